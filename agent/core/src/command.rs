@@ -1,0 +1,237 @@
+//! What a prober asks for, what it is told, and what it reports.
+
+use crate::limits::STATUS_LINE_BYTES_MAX;
+use crate::plan::{JudgeIndex, Nanos, SlotIndex, TargetIndex};
+
+/// What the prober wants done. Taken by `Prober::poll_command`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Open a connection to the target in this slot; for HTTP send its request and receive once.
+    ///
+    /// Answered by exactly one [`Event`]: `Connected` (TCP), `Received` (HTTP) or `Failed`.
+    Start {
+        /// The place, free until now.
+        slot: SlotIndex,
+        /// What to probe.
+        target: TargetIndex,
+    },
+    /// Receive once more. Answered by exactly one `Received` or `Failed`.
+    Receive {
+        /// The place.
+        slot: SlotIndex,
+    },
+    /// The deadline passed: cancel what the slot has in flight. The `Start` or `Receive` that it
+    /// cancels is still answered: `Failed` with ECANCELED, or what it had come to by then.
+    Cancel {
+        /// The place.
+        slot: SlotIndex,
+    },
+    /// Close the slot's connection. Answered by exactly one `Closed`; then the slot is free.
+    Close {
+        /// The place.
+        slot: SlotIndex,
+    },
+}
+
+/// What became of a command. Given to `Prober::on_event`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The TCP connection is open.
+    Connected,
+    /// Bytes came; none means that the peer closed.
+    Received(&'a [u8]),
+    /// The operation of this phase failed.
+    Failed {
+        /// How far the probe had come.
+        phase: Phase,
+        /// The errno, positive.
+        errno: i32,
+    },
+    /// The connection is closed and the descriptor free.
+    Closed,
+}
+
+/// How far a probe had come when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Making the socket: no packet was sent.
+    Socket,
+    /// Connecting.
+    Connect,
+    /// Sending the request; the connection is open.
+    Send,
+    /// Receiving; the request is sent.
+    Receive,
+}
+
+/// What one probe came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The TCP connection opened.
+    Connected,
+    /// A complete response; good iff its status is the expected one.
+    Answered {
+        /// The status.
+        status: u16,
+        /// Whether it is the expected one.
+        good: bool,
+    },
+    /// A response that is not HTTP/1, or breaks its framing.
+    Malformed(Malformed),
+    /// The peer closed without a byte.
+    Empty,
+    /// The peer closed before the response's framing was complete.
+    Truncated,
+    /// The operation failed, and the peer or the network is to blame.
+    Failed {
+        /// How far it had come.
+        phase: Phase,
+        /// The errno, positive.
+        errno: i32,
+    },
+    /// The deadline passed.
+    TimedOut {
+        /// How far it had come.
+        phase: Phase,
+    },
+    /// This host is to blame: shifts nothing.
+    Indeterminate(LocalFault),
+}
+
+impl Outcome {
+    /// Whether a good result is shifted in; `None` when nothing is (indeterminate).
+    #[must_use]
+    pub const fn good(self) -> Option<bool> {
+        match self {
+            Self::Connected => Some(true),
+            Self::Answered { good, .. } => Some(good),
+            Self::Indeterminate(_) => None,
+            _ => Some(false),
+        }
+    }
+}
+
+/// How a response broke HTTP/1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Malformed {
+    /// The first line is not `HTTP/1.x SP 3DIGIT`.
+    StatusLine,
+    /// A header line that is none, too long, or a length that is none.
+    Header,
+    /// A chunk size that is none.
+    Chunk,
+    /// More informational responses than any server sends.
+    TooManyInformational,
+}
+
+/// Why a probe says nothing about its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LocalFault {
+    /// A local errno (descriptors, memory, ports, permission, no such family or device).
+    Errno {
+        /// The errno, positive.
+        errno: i32,
+    },
+    /// No slot was free until the next one was due.
+    NoSlot,
+    /// The deadline passed while this loop itself was late by more than half the timeout.
+    LoopLate,
+}
+
+/// The first line of a response as far as it came, up to CR or LF: untrusted bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct StatusLine {
+    bytes: [u8; STATUS_LINE_BYTES_MAX],
+    length: u8,
+}
+
+impl StatusLine {
+    /// No byte came.
+    pub const EMPTY: Self = Self { bytes: [0; STATUS_LINE_BYTES_MAX], length: 0 };
+
+    /// Adds one byte; those past the limit are not kept.
+    pub fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(usize::from(self.length)) {
+            *place = byte;
+            self.length += 1;
+        }
+    }
+
+    /// The bytes kept. Escape them before they are shown.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl core::fmt::Debug for StatusLine {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(formatter, "\"{}\"", self.as_bytes().escape_ascii())
+    }
+}
+
+/// One probe is over. Taken by `Prober::poll_report`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// Whose.
+    pub target: TargetIndex,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// The response's first line; empty unless bytes came.
+    pub line: StatusLine,
+    /// When it was due.
+    pub scheduled_ns: Nanos,
+    /// When its [`Command::Start`] was taken.
+    pub started_ns: Nanos,
+    /// From start to its end, whatever it came to.
+    pub duration_ns: Nanos,
+}
+
+/// A verdict or what is known of it changed. Taken by `Prober::poll_change`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which.
+    pub judge: JudgeIndex,
+    /// What it is now, the override included.
+    pub verdict: Verdict,
+    /// What it was.
+    pub before: Verdict,
+    /// Whether its target is unknown now.
+    pub unknown: bool,
+    /// Why.
+    pub cause: ChangeCause,
+}
+
+/// Why a verdict changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeCause {
+    /// A probe's result.
+    Probe,
+    /// Nothing determinate came for too long.
+    Silence,
+    /// An operator's override was set or taken back.
+    Override,
+}
+
+/// What a judge says of its backend, the override included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Too few results so far; takes no traffic.
+    Warming,
+    /// Takes new flows.
+    Healthy,
+    /// Takes none.
+    Sick,
+}
+
+/// An operator's word over the probed state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Override {
+    /// As probed.
+    #[default]
+    Auto,
+    /// Healthy whatever the probes say.
+    Healthy,
+    /// Sick whatever the probes say.
+    Sick,
+}

@@ -1,0 +1,142 @@
+//! What is to be probed and by which rule: the validated input of a prober.
+//!
+//! One [`Plan`] a shard. Indices are dense and local to the plan; the caller keeps the maps to
+//! names and to global indices.
+
+/// A moment of CLOCK_MONOTONIC, or a span of time, in ns. Virtual in tests.
+pub type Nanos = u64;
+
+/// Index into [`Plan::targets`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TargetIndex(pub u32);
+
+/// Index into [`Plan::probes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProbeIndex(pub u32);
+
+/// Index into [`Plan::judges`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JudgeIndex(pub u32);
+
+/// Index of an in-flight probe's place, below [`Plan::slot_count`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotIndex(pub u32);
+
+/// Everything one shard's prober works on.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How to probe.
+    pub probes: Vec<ProbeSpec>,
+    /// What to probe.
+    pub targets: Vec<TargetSpec>,
+    /// Who judges what: a backend's verdict over a target's register. Sorted by target.
+    pub judges: Vec<JudgeSpec>,
+    /// Probes in flight at once, at least 2. Targets that are sick hold at most half of them.
+    pub slot_count: u32,
+    /// Mixed into each target's phase, so that many hosts do not probe in lock-step.
+    pub phase_seed: u64,
+}
+
+/// How to probe: the times and what counts as good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeSpec {
+    /// From one scheduled start to the next.
+    pub interval_ns: Nanos,
+    /// One deadline for the whole probe, from its start to the end of the response.
+    pub timeout_ns: Nanos,
+    /// What is asked and what answer is good.
+    pub kind: ProbeKind,
+}
+
+/// What is asked and what answer is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeKind {
+    /// A TCP connection that opens is good.
+    Tcp,
+    /// An HTTP/1 response with the expected status is good.
+    Http {
+        /// The status that is good, 100 ..= 999.
+        expected_status: u16,
+        /// The request's method was HEAD: the response has no body whatever its headers say.
+        head: bool,
+    },
+}
+
+/// How the target is reached; decides which of the registers `4`, `6`, `U` moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// A unix socket.
+    Unix,
+}
+
+/// What to probe: the core knows neither its address nor its request, only who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetSpec {
+    /// Hash of address, port and request. Its phase follows from it.
+    pub identity: u128,
+    /// How.
+    pub probe: ProbeIndex,
+    /// Which of the connect registers moves.
+    pub family: Family,
+    /// Good results assumed before the first real one: that many ones are shifted into `happy`
+    /// (Varnish: `min(initial, threshold)`).
+    pub initial: u8,
+}
+
+/// A backend's verdict over one target's register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JudgeSpec {
+    /// Whose register.
+    pub target: TargetIndex,
+    /// The rule.
+    pub rule: Rule,
+    /// What becomes of the verdict when the target turns unknown.
+    pub on_unknown: OnUnknown,
+}
+
+/// What becomes of a verdict when its target is unknown: nothing determinate came for
+/// max([`UNKNOWN_INTERVALS`](crate::limits::UNKNOWN_INTERVALS) intervals,
+/// [`UNKNOWN_NS_MIN`](crate::limits::UNKNOWN_NS_MIN)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OnUnknown {
+    /// The last verdict holds.
+    #[default]
+    Keep,
+    /// Sick until the next determinate result.
+    Sick,
+}
+
+/// How a register becomes a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Varnish: healthy iff at least `threshold` of the newest `window` results are good.
+    Window {
+        /// 1 ..= 64.
+        window: u8,
+        /// 0 ..= `window`.
+        threshold: u8,
+    },
+    /// HAProxy and TR7: sick after `fall` bad results in a row, healthy after `rise` good ones;
+    /// otherwise as before.
+    Consecutive {
+        /// 1 ..= 64.
+        fall: u8,
+        /// 1 ..= 64.
+        rise: u8,
+    },
+}
+
+impl Rule {
+    /// The rule's good results in a row that make an empty register healthy.
+    #[must_use]
+    pub const fn goods_to_healthy(self) -> u8 {
+        match self {
+            Self::Window { threshold, .. } => threshold,
+            Self::Consecutive { rise, .. } => rise,
+        }
+    }
+}

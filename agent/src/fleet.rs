@@ -1,0 +1,219 @@
+//! The fleet: validated configuration, with every index given out. Parsed once, never re-checked.
+//!
+//! Made by [`crate::config`]; read by whoever probes, publishes, steers or shows.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
+
+/// Everything one instance works on.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    /// Instance name: letters, digits, `-`, `_`, `.`; part of paths.
+    pub instance: String,
+    /// Where this instance's maps and links are pinned (the instance name included); 0700.
+    pub pin_directory: PathBuf,
+    /// Where its admin socket stands (the instance name included); 0700.
+    pub run_directory: PathBuf,
+    /// Probing threads; 0 = one per CPU this process may use.
+    pub shards: u32,
+    /// Probes in flight per shard.
+    pub in_flight: u32,
+    /// Steering attaches when every target has a first verdict, or after this.
+    pub start_timeout_ns: Nanos,
+    /// How to probe, by [`Target::probe`].
+    pub probes: Vec<Probe>,
+    /// What to probe.
+    pub targets: Vec<Target>,
+    /// Pools, by [`Backend::pool`] and [`Service::pool`].
+    pub pools: Vec<Pool>,
+    /// All backends, pool after pool.
+    pub backends: Vec<Backend>,
+    /// Services.
+    pub services: Vec<Service>,
+    /// Interfaces to attach to.
+    pub attachments: Vec<Attachment>,
+}
+
+/// How to probe, with the bytes that are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Name in the configuration.
+    pub name: String,
+    /// Times and what is good.
+    pub spec: ProbeSpec,
+    /// The rule its pools judge by.
+    pub rule: Rule,
+    /// Good results assumed at the start.
+    pub initial: u8,
+    /// Policy for targets that are unknown.
+    pub on_unknown: OnUnknown,
+    /// How the connection is closed.
+    pub close: CloseMode,
+    /// Request template; see [`Request`]. `None` for TCP.
+    pub request: Option<Request>,
+}
+
+/// The HTTP request of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// `GET` or `HEAD`.
+    pub method: String,
+    /// Path and query.
+    pub url: String,
+    /// The Host header; `None` = the target's address as it is written.
+    pub host: Option<String>,
+}
+
+/// How a probe's connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum CloseMode {
+    /// By RST: leaves no TIME_WAIT behind. Needs kernel 6.7 on the ring; below it, FIN.
+    #[default]
+    Rst,
+    /// By FIN.
+    Fin,
+}
+
+/// What is probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Hash of address, port and request.
+    pub identity: u128,
+    /// Where to.
+    pub address: SocketAddr,
+    /// The whole request, ready to send; empty for TCP.
+    pub request: Vec<u8>,
+    /// Index into [`Fleet::probes`].
+    pub probe: usize,
+}
+
+/// A set of backends with its rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Name in the configuration.
+    pub name: String,
+    /// Index into [`Fleet::probes`].
+    pub probe: usize,
+    /// Its members in [`Fleet::backends`].
+    pub backends: Range<usize>,
+    /// First bitmap word; a multiple of `word_count`.
+    pub first_word: u32,
+    /// Bitmap words reserved, a power of two.
+    pub word_count: u32,
+}
+
+/// A member of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// `pool.name`-unique name; the address as written when none is given.
+    pub name: String,
+    /// Index into [`Fleet::pools`].
+    pub pool: usize,
+    /// Where its flows go (port used by later modes and by the probe).
+    pub address: SocketAddr,
+    /// Share of new flows relative to the others, 1 ..= 1000.
+    pub weight: u32,
+    /// Index into [`Fleet::targets`].
+    pub target: usize,
+    /// Its bit in the bitmaps and its place in the backend map.
+    pub index: u32,
+}
+
+/// A service (VIP): what traffic is steered, to which pool, by which rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Name in the configuration.
+    pub name: String,
+    /// The VIP.
+    pub address: IpAddr,
+    /// Destination port.
+    pub port: u16,
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// Index into [`Fleet::pools`].
+    pub pool: usize,
+    /// What is done with its packets.
+    pub mode: Mode,
+    /// What new flows get when no backend takes any.
+    pub all_sick: AllSick,
+    /// What becomes of established flows of a sick backend.
+    pub on_sick: OnSick,
+    /// UDP entries idle for longer are void.
+    pub udp_idle_ns: Nanos,
+    /// Seed of table and flow hash; two hosts with one configuration agree.
+    pub seed: u64,
+    /// First slot of its table.
+    pub slot_first: u32,
+    /// Slots of its table, a prime.
+    pub slot_count: u32,
+}
+
+/// Transport protocol of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// IP protocol 6.
+    Tcp,
+    /// IP protocol 17.
+    Udp,
+}
+
+/// What is done with a service's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// Count what would be done; pass everything.
+    #[default]
+    Observe,
+    /// Direct server return over L2.
+    Dsr,
+}
+
+/// What new flows get when no backend of the pool takes any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum AllSick {
+    /// A backend all the same, from those that are allowed.
+    #[default]
+    Open,
+    /// Nothing: the packet is dropped.
+    Drop,
+}
+
+/// What becomes of established flows whose backend turns sick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OnSick {
+    /// They go on until they close.
+    #[default]
+    Keep,
+}
+
+/// An interface to attach to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Interface name.
+    pub interface: String,
+    /// Which program.
+    pub program: Program,
+}
+
+/// Which program is attached, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Program {
+    /// XDP in this mode.
+    Xdp(XdpMode),
+    /// TC ingress.
+    Tc,
+}
+
+/// How an XDP program is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum XdpMode {
+    /// Native if the driver can, else generic; which one is shown.
+    #[default]
+    Auto,
+    /// In the driver, or refuse.
+    Native,
+    /// In the stack, for drivers without XDP.
+    Generic,
+}

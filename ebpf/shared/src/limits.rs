@@ -1,0 +1,37 @@
+//! The bounds that the maps, the loops in the kernel and the agent obey.
+//!
+//! Each limit stands here once; those that depend on another are related by a const assertion, so
+//! that a change of one that breaks the other does not compile.
+
+/// Bits of a [`BackendRef`](crate::abi::BackendRef) that carry the backend index.
+pub const BACKEND_INDEX_BITS: u32 = 20;
+/// Backends one instance can hold, all pools together.
+pub const BACKENDS_MAX: u32 = 1 << BACKEND_INDEX_BITS;
+/// Backends in one bitmap word.
+pub const WORD_BACKENDS: u32 = 64;
+/// Bitmap words in one group of [`GROUP_COUNTS`](crate::abi::GROUP_COUNTS).
+pub const GROUP_WORDS: u32 = 32;
+/// Groups one pool can span; with [`GROUP_WORDS`] it bounds the loops of the k-th bit search.
+pub const POOL_GROUPS_MAX: u32 = 32;
+/// Bitmap words one pool can span.
+pub const POOL_WORDS_MAX: u32 = GROUP_WORDS * POOL_GROUPS_MAX;
+/// Backends one pool can hold.
+pub const POOL_BACKENDS_MAX: u32 = POOL_WORDS_MAX * WORD_BACKENDS;
+/// Re-hashed tries at finding a living backend through the table before the k-th bit search.
+pub const REHASH_TRIES: u32 = 32;
+/// Services one instance can hold.
+pub const SERVICES_MAX: u32 = 4096;
+/// Shards (probing threads, one per core) one instance can have.
+pub const SHARDS_MAX: u32 = 256;
+/// Slots in the smallest Maglev table.
+pub const TABLE_SLOTS_MIN: u32 = 1021;
+/// Table slots per backend below which the evenness of Maglev is lost (NSDI'16, section 5.3).
+pub const TABLE_SLOTS_PER_BACKEND: u32 = 100;
+/// VLAN tags that are read through (C widens this to two).
+pub const VLAN_TAGS_MAX: usize = 1;
+/// A SYN within this time of the entry its predecessor left is a retransmission of it.
+pub const SYN_RETRANSMIT_NS: u64 = 8_000_000_000;
+
+const _: () = assert!(POOL_BACKENDS_MAX <= BACKENDS_MAX);
+const _: () = assert!(POOL_BACKENDS_MAX == 65_536);
+const _: () = assert!(GROUP_WORDS.is_power_of_two() && POOL_GROUPS_MAX.is_power_of_two());

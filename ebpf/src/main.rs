@@ -1,0 +1,2 @@
+//! The kernel object: entry points and maps.
+fn main() {}
