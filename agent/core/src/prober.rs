@@ -439,3 +439,6 @@ impl Prober {
         );
     }
 }
+
+#[cfg(test)]
+mod tests;
