@@ -147,7 +147,10 @@ pub struct StatusLine {
 
 impl StatusLine {
     /// No byte came.
-    pub const EMPTY: Self = Self { bytes: [0; STATUS_LINE_BYTES_MAX], length: 0 };
+    pub const EMPTY: Self = Self {
+        bytes: [0; STATUS_LINE_BYTES_MAX],
+        length: 0,
+    };
 
     /// Adds one byte; those past the limit are not kept.
     pub fn push(&mut self, byte: u8) {
