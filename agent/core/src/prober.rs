@@ -165,8 +165,7 @@ impl Prober {
     }
 
     /// An operator's word over a judge's probed state.
-    pub fn on_override(&mut self, judge: JudgeIndex, word: Override, now: Nanos) {
-        let _ = now;
+    pub fn on_override(&mut self, judge: JudgeIndex, word: Override, _now: Nanos) {
         let target = self.judges.target(judge.0);
         let unknown = self.targets[target as usize].history().unknown;
         self.judges.on_override(judge.0, word, unknown);
