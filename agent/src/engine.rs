@@ -42,6 +42,8 @@ const BUSY_COMPLETIONS: u32 = 60;
 const BATCH_NS: Nanos = 200_000;
 /// Completions that end a batch at once.
 const BATCH_COMPLETIONS: usize = 16;
+/// A turn that begins so long after its wait should have ended looks for answers once more.
+const OVERSLEPT_NS: Nanos = 1_000_000;
 
 /// Who is told what an engine finds out. Called on the engine's thread: it must not block.
 pub trait Sink {
@@ -104,6 +106,8 @@ pub struct Engine<S> {
     counters: Arc<Counters>,
     histograms: Histograms,
     next_tick_ns: Nanos,
+    /// When the last wait was to end at the latest; no deadline is before it.
+    wait_end_ns: Nanos,
     completions_in_tick: u32,
     busy: bool,
 }
@@ -146,6 +150,7 @@ impl<S: Sink> Engine<S> {
             counters,
             histograms: Histograms::new(),
             next_tick_ns: now,
+            wait_end_ns: now,
             completions_in_tick: 0,
             busy: false,
         })
@@ -158,6 +163,11 @@ impl<S: Sink> Engine<S> {
     /// The kernel refused the ring for good.
     pub fn turn(&mut self) -> Result<(), EngineError> {
         let now = monotonic_now();
+        if OVERSLEPT_NS < now.saturating_sub(self.wait_end_ns) {
+            // The kernel completes nothing between two system calls of this thread: what came
+            // while it was held up is still to be fetched, before deadlines are looked at.
+            self.ring.submit_and_wait(1, None, Duration::ZERO)?;
+        }
         self.reap(now);
         let full = self.issue(now);
         self.tick(now);
@@ -322,20 +332,23 @@ impl<S: Sink> Engine<S> {
     /// Submits and waits. A quiet engine wakes for each completion and each moment; a busy one
     /// lets a batch gather, which costs a probe at most [`BATCH_NS`] and saves most system calls.
     fn wait(&mut self, now: Nanos, full: bool) -> Result<(), EngineError> {
-        if full || !self.cancels.is_empty() {
-            return self.ring.submit_and_wait(1, None, Duration::ZERO);
-        }
+        let batch_ns = if self.busy { BATCH_NS } else { 0 };
         let next_ns = self
             .prober
             .next_wake()
             .min(self.next_tick_ns)
             .saturating_sub(now);
-        if self.busy {
-            let timeout = Duration::from_nanos(next_ns.clamp(BATCH_NS, TICK_NS));
+        let wait_ns = if full || !self.cancels.is_empty() {
+            0
+        } else {
+            next_ns.max(batch_ns)
+        };
+        self.wait_end_ns = now + wait_ns;
+        let timeout = Duration::from_nanos(wait_ns);
+        if self.busy && 0 < wait_ns {
             let batch = Some(Duration::from_nanos(BATCH_NS));
             return self.ring.submit_and_wait(BATCH_COMPLETIONS, batch, timeout);
         }
-        self.ring
-            .submit_and_wait(1, None, Duration::from_nanos(next_ns.min(TICK_NS)))
+        self.ring.submit_and_wait(1, None, timeout)
     }
 }

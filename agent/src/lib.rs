@@ -1,9 +1,16 @@
 //! sickbay, the host agent: I/O, kernel, configuration, control. It decides nothing; the core does.
 
+/// The command line: one module per subcommand.
+pub mod cli {
+    /// `sickbay probe`.
+    pub mod probe;
+}
 /// Validated configuration, with every index given out.
 pub mod fleet;
 /// What this host must have: checked at start, refused by name, with the remedy.
 pub mod host;
+/// Targets over cores: one pinned thread, one engine and one plan each.
+pub mod shard;
 /// The loop that carries out what the core asks for: one ring, one thread.
 pub mod engine;
 /// The mmapped maps where verdicts, histories and heartbeats stand.

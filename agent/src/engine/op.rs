@@ -32,8 +32,9 @@ impl Step {
     /// How far a probe had come that failed in this step.
     pub(super) const fn phase(self) -> Phase {
         match self {
-            Self::Socket | Self::Linger => Phase::Socket,
-            Self::Connect => Phase::Connect,
+            Self::Socket => Phase::Socket,
+            // There is a socket to close, so it is no failure of making one.
+            Self::Linger | Self::Connect => Phase::Connect,
             Self::Send => Phase::Send,
             Self::Receive | Self::Cancel | Self::Close => Phase::Receive,
         }

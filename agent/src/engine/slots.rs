@@ -154,44 +154,13 @@ impl Slots {
         if !answered {
             return Meaning::Stray;
         }
-        let meaning = place.meaning(tag.step, result);
+        let meaning = meaning(tag.step, result);
         place.pending = Pending::Nothing;
         meaning
     }
 }
 
 impl Slot {
-    fn meaning(&self, step: Step, result: i32) -> Meaning {
-        if step == Step::Close {
-            // Closing an empty slot (its socket was never made) is answered by EBADF.
-            return Meaning::Closed;
-        }
-        let phase = step.phase();
-        match (step, result) {
-            // Without a cancel of ours, the kernel cancels a chain only when it could not prepare
-            // one of its members: it had no memory.
-            (_, result) if result == -libc::ECANCELED && self.cancelling.is_none() => {
-                Meaning::Failed {
-                    phase,
-                    errno: libc::ENOMEM,
-                }
-            }
-            (_, result) if result < 0 => Meaning::Failed {
-                phase,
-                errno: -result,
-            },
-            (Step::Receive, length) => Meaning::Received {
-                length: length as usize,
-            },
-            (Step::Connect, _) => Meaning::Connected,
-            // A success that is posted all the same is a send that the peer cut short.
-            _ => Meaning::Failed {
-                phase,
-                errno: libc::EPIPE,
-            },
-        }
-    }
-
     /// Only cancels that found nothing (ENOENT) or what is just being done (EALREADY) are posted.
     /// The chain may stand at another of its steps, or between two: try them in turn.
     fn on_cancel_failed(&mut self, result: i32) -> Meaning {
@@ -215,6 +184,30 @@ impl Slot {
         };
         self.cancelling = Some(next);
         Meaning::CancelAgain(next)
+    }
+}
+
+/// What an operation that is not a cancel came to.
+fn meaning(step: Step, result: i32) -> Meaning {
+    if step == Step::Close {
+        // Closing an empty slot (its socket was never made) is answered by EBADF.
+        return Meaning::Closed;
+    }
+    let phase = step.phase();
+    match (step, result) {
+        (_, result) if result < 0 => Meaning::Failed {
+            phase,
+            errno: -result,
+        },
+        (Step::Receive, length) => Meaning::Received {
+            length: length as usize,
+        },
+        (Step::Connect, _) => Meaning::Connected,
+        // A success that is posted all the same is a send that the peer cut short.
+        _ => Meaning::Failed {
+            phase,
+            errno: libc::EPIPE,
+        },
     }
 }
 
@@ -250,7 +243,7 @@ mod tests {
     fn failing_step_names_the_phase() {
         for (step, phase) in [
             (Step::Socket, Phase::Socket),
-            (Step::Linger, Phase::Socket),
+            (Step::Linger, Phase::Connect),
             (Step::Connect, Phase::Connect),
             (Step::Send, Phase::Send),
             (Step::Receive, Phase::Receive),
@@ -297,18 +290,6 @@ mod tests {
             errno: libc::EPIPE,
         };
         assert_eq!(answer(&mut started(HTTP), Step::Send, 10), failed);
-    }
-
-    #[test]
-    fn chain_that_the_kernel_could_not_prepare_is_a_lack_of_memory() {
-        let failed = Meaning::Failed {
-            phase: Phase::Socket,
-            errno: libc::ENOMEM,
-        };
-        assert_eq!(
-            answer(&mut started(HTTP), Step::Socket, -libc::ECANCELED),
-            failed
-        );
     }
 
     #[test]
