@@ -17,5 +17,7 @@ pub mod engine;
 pub mod board;
 /// The kernel side: load the programs, pin the maps, attach, detach, read the counters.
 pub mod kernel;
+/// Next hops: by which MAC and interface each backend is reached, kept fresh.
+pub mod neighbours;
 /// Questions to the kernel's routing netlink: interfaces, XDP in force, routes, neighbours.
 pub mod netlink;
