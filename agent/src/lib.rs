@@ -2,3 +2,5 @@
 
 /// Validated configuration, with every index given out.
 pub mod fleet;
+/// The register graph of varnishadm's `backend.list -p`.
+pub mod graph;
