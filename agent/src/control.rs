@@ -1,8 +1,8 @@
 //! The control plane of `sickbay run`: what operators ask a running agent, and what it answers.
 //!
 //! One admin socket per instance. The server decides nothing and knows nothing: it asks a
-//! [`host::Host`], which `sickbay run` implements over the board, the kernel's counters and the
-//! shards. Locking, limits and the wire format stand here.
+//! [`Host`](crate::control::host::Host), which `sickbay run` implements over the board, the
+//! kernel's counters and the shards. Locking, limits and the wire format stand here.
 
 /// One agent per run directory: the lock, the directory, the socket's path.
 pub mod claim;

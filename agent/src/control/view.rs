@@ -1,4 +1,4 @@
-//! What is shown of backends, services and the agent: the JSON of the admin socket and of `-o json`.
+//! What is shown of backends, services and the agent: the JSON of the socket and of `-o json`.
 //!
 //! Numbers that need all 64 bits (registers, monotonic times) are decimal strings: a JSON number is
 //! a double to most readers, exact to 2^53 only.

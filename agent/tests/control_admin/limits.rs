@@ -1,7 +1,7 @@
 //! What a client may not do to the others, and what it is told.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sickbay::control::protocol::{ErrorKind, Reply};
 use sickbay::control::server::Options;
@@ -214,4 +214,17 @@ fn many_clients_at_once_all_get_their_own_answers() {
     let all = served.client().backends(None).expect("an answer");
     let sick = all.iter().filter(|view| view.admin == Admin::Sick).count();
     assert_eq!(sick, 160);
+}
+
+#[test]
+fn largest_pool_is_listed_within_the_limits() {
+    let served = Served::new(Fake::with_bulk(65_536 - 3), Options::default());
+    let start = Instant::now();
+    let backends = served
+        .client()
+        .backends(None)
+        .expect("an answer within its time");
+    println!("65,536 backends came in {:?}", start.elapsed());
+    assert_eq!(backends.len(), 65_536);
+    assert_eq!(backends[65_535].name, "bulk.65532");
 }
