@@ -1,10 +1,9 @@
 //! sickbay, the host agent: I/O, kernel, configuration, control. It decides nothing; the core does.
 
 /// The command line: one module per subcommand.
-pub mod cli {
-    /// `sickbay probe`.
-    pub mod probe;
-}
+pub mod cli;
+/// `sickbay run`: the order in which the parts start and stop.
+pub mod run;
 /// Validated configuration, with every index given out.
 pub mod fleet;
 /// What this host must have: checked at start, refused by name, with the remedy.
@@ -13,6 +12,8 @@ pub mod host;
 pub mod shard;
 /// The loop that carries out what the core asks for: one ring, one thread.
 pub mod engine;
+/// From the core's changes to the board: verdict bits, target records, heartbeats, transitions.
+pub mod publish;
 /// The mmapped maps where verdicts, histories and heartbeats stand.
 pub mod board;
 /// The kernel side: load the programs, pin the maps, attach, detach, read the counters.
@@ -21,3 +22,7 @@ pub mod kernel;
 pub mod neighbours;
 /// Questions to the kernel's routing netlink: interfaces, XDP in force, routes, neighbours.
 pub mod netlink;
+/// The control plane: the admin socket, its client, the journal of transitions.
+pub mod control;
+/// The register graph of varnishadm's `backend.list -p`.
+pub mod graph;

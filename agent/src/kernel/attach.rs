@@ -49,6 +49,16 @@ impl std::fmt::Display for AttachedMode {
 }
 
 impl Datapath {
+    /// Whether [`Datapath::attach`] can be expected to work: every interface exists and runs no XDP
+    /// program but ours.
+    ///
+    /// # Errors
+    ///
+    /// The first interface that will not do.
+    pub fn check(&self, attachments: &[Attachment]) -> Result<(), KernelError> {
+        self.wanted(&netlink::interfaces()?, attachments).map(drop)
+    }
+
     /// Attaches to every interface of `attachments`, and to no other: a link that an agent before
     /// this one left is updated in place, or detached when it is not wanted any more.
     ///
@@ -58,14 +68,7 @@ impl Datapath {
     /// anything is attached), or the kernel refuses. New links are then detached again.
     pub fn attach(&mut self, attachments: &[Attachment]) -> Result<Vec<Attached>, KernelError> {
         let interfaces = netlink::interfaces()?;
-        let mut wanted = Vec::new();
-        for attachment in attachments {
-            let interface = find(&interfaces, &attachment.interface)?;
-            if let Program::Xdp(_) = attachment.program {
-                self.refuse_foreign(interface)?;
-            }
-            wanted.push((interface, attachment.program));
-        }
+        let wanted = self.wanted(&interfaces, attachments)?;
         let mut done = Vec::new();
         for (interface, program) in wanted {
             let attached = match program {
@@ -91,6 +94,24 @@ impl Datapath {
 
 /// Attaching to one interface.
 impl Datapath {
+    /// The interfaces of `attachments` among `interfaces`, none of them somebody else's.
+    fn wanted<'a>(
+        &self,
+        interfaces: &'a [Interface],
+        attachments: &[Attachment],
+    ) -> Result<Vec<(&'a Interface, Program)>, KernelError> {
+        attachments
+            .iter()
+            .map(|attachment| {
+                let interface = find(interfaces, &attachment.interface)?;
+                if let Program::Xdp(_) = attachment.program {
+                    self.refuse_foreign(interface)?;
+                }
+                Ok((interface, attachment.program))
+            })
+            .collect()
+    }
+
     fn attach_xdp(
         &mut self,
         interface: &Interface,
