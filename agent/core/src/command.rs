@@ -40,7 +40,8 @@ pub enum Event<'a> {
     Connected,
     /// Bytes came; none means that the peer closed.
     Received(&'a [u8]),
-    /// The operation of this phase failed.
+    /// The operation of this phase failed. In [`Phase::Socket`] there is nothing to close: the slot
+    /// is free, and no [`Command::Close`] follows.
     Failed {
         /// How far the probe had come.
         phase: Phase,
@@ -107,6 +108,57 @@ impl Outcome {
             Self::Answered { good, .. } => Some(good),
             Self::Indeterminate(_) => None,
             _ => Some(false),
+        }
+    }
+}
+
+impl Outcome {
+    /// Its number in pinned maps and in metrics; never given another meaning. 0 = no probe yet.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Connected => 1,
+            Self::Answered { good: true, .. } => 2,
+            Self::Answered { good: false, .. } => 3,
+            Self::Malformed(Malformed::StatusLine) => 4,
+            Self::Malformed(Malformed::Header) => 5,
+            Self::Malformed(Malformed::Chunk) => 6,
+            Self::Malformed(Malformed::TooManyInformational) => 7,
+            Self::Empty => 8,
+            Self::Truncated => 9,
+            Self::Failed {
+                phase: Phase::Socket | Phase::Connect,
+                ..
+            } => 10,
+            Self::Failed {
+                phase: Phase::Send, ..
+            } => 11,
+            Self::Failed {
+                phase: Phase::Receive,
+                ..
+            } => 12,
+            Self::TimedOut {
+                phase: Phase::Socket | Phase::Connect,
+            } => 13,
+            Self::TimedOut { phase: Phase::Send } => 14,
+            Self::TimedOut {
+                phase: Phase::Receive,
+            } => 15,
+            Self::Indeterminate(LocalFault::Errno { .. }) => 16,
+            Self::Indeterminate(LocalFault::NoSlot) => 17,
+            Self::Indeterminate(LocalFault::LoopLate) => 18,
+        }
+    }
+
+    /// The HTTP status or the errno that goes with it; 0 when neither does.
+    #[must_use]
+    pub const fn detail(self) -> u16 {
+        match self {
+            Self::Answered { status, .. } => status,
+            Self::Failed { errno, .. } | Self::Indeterminate(LocalFault::Errno { errno }) => {
+                errno as u16
+            }
+            _ => 0,
         }
     }
 }

@@ -27,6 +27,8 @@ pub mod register;
 pub mod response;
 /// When a target is due.
 pub mod schedule;
+/// A simulated engine and network around the prober, on a virtual clock.
+pub mod sim;
 /// What is said of a probe.
 pub mod text;
 /// How a register becomes a verdict.

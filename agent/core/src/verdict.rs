@@ -137,3 +137,6 @@ pub const fn verdict(
         (Override::Auto, _, _) => probed,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -223,3 +223,6 @@ impl Wheel {
         (timer.next, timer.previous, timer.list) = (NONE, NONE, UNARMED);
     }
 }
+
+#[cfg(test)]
+mod tests;
