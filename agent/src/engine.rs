@@ -41,7 +41,11 @@ const BUSY_COMPLETIONS: u32 = 60;
 /// How long a batch may gather.
 const BATCH_NS: Nanos = 200_000;
 /// Completions that end a batch at once.
-const BATCH_COMPLETIONS: usize = 16;
+const BATCH_COMPLETIONS: usize = 64;
+/// Wanted together with no time to wait: the kernel then moves every chain as far as it goes. It
+/// moves no more steps in one call than completions are wanted (since 6.12; at least 20), so a
+/// smaller number would let chains pile up behind a burst.
+const ALL_COMPLETIONS: usize = 1 << 16;
 /// A turn that begins so long after its wait should have ended looks for answers once more.
 const OVERSLEPT_NS: Nanos = 1_000_000;
 
@@ -166,7 +170,8 @@ impl<S: Sink> Engine<S> {
         if OVERSLEPT_NS < now.saturating_sub(self.wait_end_ns) {
             // The kernel completes nothing between two system calls of this thread: what came
             // while it was held up is still to be fetched, before deadlines are looked at.
-            self.ring.submit_and_wait(1, None, Duration::ZERO)?;
+            self.ring
+                .submit_and_wait(ALL_COMPLETIONS, None, Duration::ZERO)?;
         }
         self.reap(now);
         let full = self.issue(now);
@@ -332,20 +337,21 @@ impl<S: Sink> Engine<S> {
     /// Submits and waits. A quiet engine wakes for each completion and each moment; a busy one
     /// lets a batch gather, which costs a probe at most [`BATCH_NS`] and saves most system calls.
     fn wait(&mut self, now: Nanos, full: bool) -> Result<(), EngineError> {
-        let batch_ns = if self.busy { BATCH_NS } else { 0 };
+        if full || !self.cancels.is_empty() {
+            self.wait_end_ns = now;
+            return self
+                .ring
+                .submit_and_wait(ALL_COMPLETIONS, None, Duration::ZERO);
+        }
         let next_ns = self
             .prober
             .next_wake()
             .min(self.next_tick_ns)
             .saturating_sub(now);
-        let wait_ns = if full || !self.cancels.is_empty() {
-            0
-        } else {
-            next_ns.max(batch_ns)
-        };
+        let wait_ns = next_ns.max(if self.busy { BATCH_NS } else { 0 });
         self.wait_end_ns = now + wait_ns;
         let timeout = Duration::from_nanos(wait_ns);
-        if self.busy && 0 < wait_ns {
+        if self.busy {
             let batch = Some(Duration::from_nanos(BATCH_NS));
             return self.ring.submit_and_wait(BATCH_COMPLETIONS, batch, timeout);
         }

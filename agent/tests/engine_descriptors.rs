@@ -14,6 +14,7 @@ use sickbay_core::command::{LocalFault, Outcome, Verdict};
 use sickbay_core::plan::JudgeIndex;
 
 #[path = "engine/rig.rs"]
+#[expect(dead_code, reason = "the tests of the answers use the rest")]
 mod rig;
 
 use rig::{LIMIT, Rig, Setup};
@@ -55,10 +56,10 @@ fn timed_out_probes_leave_no_descriptor_and_no_socket_behind() {
 
         let address = SocketAddr::from(([10, 77, 0, 2], 80));
         let setup = Setup {
-            targets: (0..2000).map(|index| (address, index % 2 == 0)).collect(),
-            interval: Duration::from_millis(20),
-            timeout: Duration::from_millis(5),
-            slots: 4000,
+            targets: (0..4000).map(|index| (address, index % 2 == 0)).collect(),
+            interval: Duration::from_millis(100),
+            timeout: Duration::from_millis(100),
+            slots: 8000,
             close: CloseMode::Rst,
         };
         let mut rig = Rig::new(&setup);

@@ -29,6 +29,8 @@ use crate::fleet::CloseMode;
 pub(super) const RECEIVE_BYTES: usize = 2048;
 /// Submission entries: how many operations one system call can hand over.
 const SUBMISSION_ENTRIES: u32 = 1024;
+/// The most completion entries that a kernel gives a ring.
+const COMPLETION_ENTRIES_MAX: u32 = 65_536;
 /// How long a ring that is dropped waits for its operations to end.
 const DROP_WAIT: Duration = Duration::from_secs(2);
 
@@ -376,8 +378,11 @@ impl From<SocketAddr> for Address {
 
 /// A ring of the kind used here, and every operation used on it, or why there is none.
 fn set_up(slots: u32) -> Result<IoUring, EngineError> {
-    // Per slot one operation and one cancel can be unanswered: the queue never overflows.
-    let completions = (2 * slots).max(2 * SUBMISSION_ENTRIES).next_power_of_two();
+    // Per slot one operation and one cancel can be unanswered, so the queue does not overflow; on a
+    // ring so large that it could, the kernel keeps what does not fit (IORING_FEAT_NODROP).
+    let completions = (2 * slots)
+        .max(2 * SUBMISSION_ENTRIES)
+        .min(COMPLETION_ENTRIES_MAX);
     let uring = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()

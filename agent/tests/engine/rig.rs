@@ -15,19 +15,19 @@ use sickbay_core::plan::{
 use sickbay_core::prober::Prober;
 
 /// Longest that any test here waits for anything.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// Keeps what it is told.
 #[derive(Default)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     /// Every report.
-    pub reports: Vec<Report>,
+    pub(crate) reports: Vec<Report>,
     /// Every change.
-    pub changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
     /// How many ticks.
-    pub ticks: u64,
+    pub(crate) ticks: u64,
     /// Tells reports and changes apart in the order they came: true for a change.
-    pub order: Vec<bool>,
+    pub(crate) order: Vec<bool>,
 }
 
 impl Sink for Recorder {
@@ -48,25 +48,25 @@ impl Sink for Recorder {
 
 /// What an engine is to probe, and how.
 #[derive(Clone)]
-pub struct Setup {
+pub(crate) struct Setup {
     /// Targets: address, and whether it speaks HTTP.
-    pub targets: Vec<(SocketAddr, bool)>,
+    pub(crate) targets: Vec<(SocketAddr, bool)>,
     /// From one probe to the next.
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// One deadline.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Places in flight.
-    pub slots: u32,
+    pub(crate) slots: u32,
     /// How connections are closed.
-    pub close: CloseMode,
+    pub(crate) close: CloseMode,
 }
 
 impl Setup {
-    /// One target each second, a timeout of one second.
-    pub fn one(address: SocketAddr, http: bool) -> Self {
+    /// One target ten times a second, a timeout of one second.
+    pub(crate) fn one(address: SocketAddr, http: bool) -> Self {
         Self {
             targets: vec![(address, http)],
-            interval: Duration::from_secs(1),
+            interval: Duration::from_millis(100),
             timeout: Duration::from_secs(1),
             slots: 4,
             close: CloseMode::Rst,
@@ -74,7 +74,7 @@ impl Setup {
     }
 
     /// Its plan: the newest result decides.
-    pub fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self) -> Plan {
         let spec = |kind| ProbeSpec {
             interval_ns: self.interval.as_nanos() as Nanos,
             timeout_ns: self.timeout.as_nanos() as Nanos,
@@ -128,16 +128,16 @@ impl Setup {
 }
 
 /// An engine and its counters.
-pub struct Rig {
+pub(crate) struct Rig {
     /// Driven by the test.
-    pub engine: Engine<Recorder>,
+    pub(crate) engine: Engine<Recorder>,
     /// Its counters.
-    pub counters: Arc<Counters>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Rig {
     /// An engine that has not turned yet.
-    pub fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(setup: &Setup) -> Self {
         let counters = Arc::new(Counters::default());
         let sink = Recorder::default();
         let engine = Engine::new(
@@ -152,7 +152,7 @@ impl Rig {
 
     /// Turns the engine until the predicate holds of it.
     #[track_caller]
-    pub fn turn_until(&mut self, what: &str, predicate: impl Fn(&Self) -> bool) {
+    pub(crate) fn turn_until(&mut self, what: &str, predicate: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !predicate(self) {
             assert!(
@@ -169,13 +169,13 @@ impl Rig {
     }
 
     /// What it was told so far.
-    pub fn told(&self) -> &Recorder {
+    pub(crate) fn told(&self) -> &Recorder {
         self.engine.sink()
     }
 
     /// Waits for the first report.
     #[track_caller]
-    pub fn first_report(&mut self) -> Report {
+    pub(crate) fn first_report(&mut self) -> Report {
         self.turn_until("a report", |rig| !rig.told().reports.is_empty());
         self.told().reports[0]
     }
@@ -183,13 +183,16 @@ impl Rig {
 
 /// What the first probe of `address` comes to.
 #[track_caller]
-pub fn first_outcome(address: SocketAddr, http: bool) -> Outcome {
+pub(crate) fn first_outcome(address: SocketAddr, http: bool) -> Outcome {
     Rig::new(&Setup::one(address, http)).first_report().outcome
 }
 
 /// A server on `address` that gives each connection to `answer`, one after the other, for as long
 /// as the process lives.
-pub fn serve(address: &str, mut answer: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
+pub(crate) fn serve(
+    address: &str,
+    mut answer: impl FnMut(TcpStream) + Send + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind((address, 0)).expect("a loopback address can be bound");
     let bound = listener
         .local_addr()
@@ -204,7 +207,7 @@ pub fn serve(address: &str, mut answer: impl FnMut(TcpStream) + Send + 'static) 
 }
 
 /// Reads up to the end of the request's head; false when the peer went before.
-pub fn read_request(stream: &mut TcpStream) -> bool {
+pub(crate) fn read_request(stream: &mut TcpStream) -> bool {
     let mut request = Vec::new();
     let mut byte = [0];
     while !request.ends_with(b"\r\n\r\n") {
@@ -218,7 +221,7 @@ pub fn read_request(stream: &mut TcpStream) -> bool {
 
 /// A server that reads the request, writes the parts one by one, and then keeps the connection
 /// open until the probe closes it.
-pub fn serve_parts(parts: &'static [&'static [u8]]) -> SocketAddr {
+pub(crate) fn serve_parts(parts: &'static [&'static [u8]]) -> SocketAddr {
     serve("127.0.0.1", move |mut stream| {
         if !read_request(&mut stream) {
             return;
