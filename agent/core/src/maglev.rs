@@ -46,7 +46,7 @@ pub struct TableSize {
     pub lightest_slot_count: u32,
 }
 
-/// The smallest size that gives the lightest member its [`SLOTS_PER_LIGHTEST`], or the largest size.
+/// The smallest size that gives the lightest member its [`SLOTS_PER_LIGHTEST`], or the largest.
 #[must_use]
 pub fn table_size(members: &[Member]) -> TableSize {
     let weights = || {

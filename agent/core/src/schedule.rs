@@ -1,8 +1,8 @@
 //! When a target is due: a first probe soon, then a fixed grid of its own.
 //!
 //! The grid is `phase + n * interval` of the monotonic clock, the phase hashed from the target's
-//! identity and the host's seed. It does not depend on when the agent started or on how long a probe
-//! took, so restarts and slow answers leave the load as evenly spread as it was.
+//! identity and the host's seed. It does not depend on when the agent started or on how long a
+//! probe took, so restarts and slow answers leave the load as evenly spread as it was.
 
 use crate::hash::seeded;
 use crate::limits::FIRST_PROBE_NS_MAX;
