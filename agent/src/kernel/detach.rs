@@ -159,9 +159,9 @@ pub(super) fn remove_link(pin: &Path) -> Result<Option<Removed>, KernelError> {
         return Ok(None);
     };
     let program_id = match kind {
-        LinkKind::Xdp | LinkKind::Tcx => Some(detach_link(pin, interface)?),
+        LinkKind::Xdp | LinkKind::Tcx => Some(detach_link(pin, &interface)?),
         LinkKind::Clsact => {
-            remove_filter(interface)?;
+            remove_filter(&interface)?;
             None
         }
     };
@@ -220,13 +220,21 @@ mod tests {
 
     #[test]
     fn a_pin_tells_interface_and_hook_though_interfaces_have_dashes() {
-        assert_eq!(LinkKind::parse("eth0-xdp"), Some(("eth0", LinkKind::Xdp)));
+        assert_eq!(
+            LinkKind::parse("eth0-xdp"),
+            Some(("eth0".to_owned(), LinkKind::Xdp))
+        );
         assert_eq!(
             LinkKind::parse("br-lan-tcx"),
-            Some(("br-lan", LinkKind::Tcx))
+            Some(("br-lan".to_owned(), LinkKind::Tcx))
         );
         assert_eq!(LinkKind::parse("eth0-other"), None);
         assert_eq!(LinkKind::Clsact.pin_name("br-lan"), "br-lan-clsact");
+        assert_eq!(LinkKind::Xdp.pin_name("eth0.100"), "eth0:100-xdp");
+        assert_eq!(
+            LinkKind::parse("eth0:100-xdp"),
+            Some(("eth0.100".to_owned(), LinkKind::Xdp))
+        );
     }
 
     #[test]

@@ -37,6 +37,17 @@ pub enum KernelError {
         /// The pin directory.
         path: PathBuf,
     },
+    /// A name on the BPF file system has a dot.
+    #[error(
+        "cannot make {}: a BPF file system takes no names with a dot, as {name:?} has; give the \
+         instance another name", path.display()
+    )]
+    PinName {
+        /// The pin directory.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// Another agent holds the pin directory.
     #[error(
         "another agent of this instance runs (it holds {}): stop it, or give this one another \
