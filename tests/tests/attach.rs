@@ -258,6 +258,34 @@ fn a_link_whose_interface_went_away_is_replaced() {
 }
 
 #[test]
+fn an_interface_with_a_dot_is_attached_and_detached() {
+    let host = host();
+    ip("link set one name one.100");
+    let mut datapath = host.load().unwrap();
+    datapath.attach(&[attachment("one.100", NATIVE)]).unwrap();
+    assert_eq!(mode_in_force("one.100"), Some(XdpModeInForce::Native));
+    let removed = detach(&host.pins("main")).unwrap();
+    assert!(
+        removed[0].to_string().ends_with(" from one.100 (xdp)"),
+        "{removed:?}"
+    );
+    assert_eq!(mode_in_force("one.100"), None);
+}
+
+#[test]
+fn an_instance_with_a_dot_is_refused_with_the_reason() {
+    let host = host();
+    let object = object().unwrap();
+    let error = Datapath::load(object, &small_sizes(), &host.pins("a.b"), Flows::Fresh);
+    let text = error.unwrap_err().to_string();
+    assert!(
+        text.contains("no names with a dot, as \"a.b\" has"),
+        "{text}"
+    );
+    assert_eq!(host.pinned(), [""; 0]);
+}
+
+#[test]
 fn two_agents_of_one_instance_are_refused_and_two_instances_are_not() {
     let host = host();
     let first = host.load().unwrap();

@@ -133,18 +133,18 @@ impl LinkKind {
         }
     }
 
-    /// The name of the pin for `interface`.
+    /// The name of the pin for `interface`. The BPF file system takes no dots, which VLAN
+    /// interfaces have; interface names have no colons (net/core/dev.c, `dev_valid_name`).
     pub(super) fn pin_name(self, interface: &str) -> String {
-        format!("{interface}-{}", self.name())
+        format!("{}-{}", interface.replace('.', ":"), self.name())
     }
 
     /// Interface and kind that a pin's name tells.
-    fn parse(pin_name: &str) -> Option<(&str, Self)> {
+    fn parse(pin_name: &str) -> Option<(String, Self)> {
         let (interface, kind) = pin_name.rsplit_once('-')?;
-        let kind = [Self::Xdp, Self::Tcx, Self::Clsact]
-            .into_iter()
-            .find(|k| k.name() == kind)?;
-        Some((interface, kind))
+        let all = [Self::Xdp, Self::Tcx, Self::Clsact];
+        let kind = all.into_iter().find(|candidate| candidate.name() == kind)?;
+        Some((interface.replace(':', "."), kind))
     }
 }
 
@@ -167,7 +167,7 @@ pub(super) fn remove_link(pin: &Path) -> Result<Option<Removed>, KernelError> {
     };
     fs::remove_file(pin).map_err(failed("remove", pin))?;
     Ok(Some(Removed::Link {
-        interface: interface.to_owned(),
+        interface,
         hook: kind.name(),
         program_id,
     }))
