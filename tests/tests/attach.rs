@@ -8,6 +8,8 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use aya::Ebpf;
+use aya::programs::Xdp;
 use sickbay::fleet::{Program, XdpMode};
 use sickbay::kernel::syscall::{self, link_info, pinned};
 use sickbay::kernel::{AttachedMode, Datapath, Flows, KernelError, Sizes, TcHook, detach, object};
@@ -82,6 +84,7 @@ fn auto_is_native_where_the_driver_can_and_says_why_where_it_cannot() {
     );
     assert_eq!(attached[1].mode, AttachedMode::XdpGeneric);
     let note = attached[1].note.as_ref().unwrap();
+    println!("{note}");
     assert!(
         note.starts_with("generic, because native failed: "),
         "{note}"
@@ -109,14 +112,24 @@ fn native_is_refused_where_the_driver_cannot_and_nothing_stays() {
 fn a_foreign_program_is_refused_by_name_and_left_alone() {
     let host = host();
     let object = object().unwrap();
-    let mut foreign =
-        Datapath::load(object, &small_sizes(), &host.pins("foreign"), Flows::Fresh).unwrap();
-    foreign.attach(&[attachment("two", GENERIC)]).unwrap();
+    let mut foreign = Ebpf::load(object).unwrap();
+    let program: &mut Xdp = foreign
+        .program_mut("sickbay_xdp")
+        .unwrap()
+        .try_into()
+        .unwrap();
+    program.load().unwrap();
+    let pin = host.bpf().join("foreign");
+    program.pin(&pin).unwrap();
+    ip(&format!(
+        "link set dev two xdpgeneric pinned {}",
+        pin.display()
+    ));
     let (_, id) = in_force("two").unwrap();
 
     let mut datapath = host.load().unwrap();
-    let error = datapath.attach(&[attachment("one", NATIVE), attachment("two", NATIVE)]);
-    let error = error.unwrap_err();
+    let wanted = [attachment("one", NATIVE), attachment("two", NATIVE)];
+    let error = datapath.attach(&wanted).unwrap_err();
     assert!(matches!(error, KernelError::ForeignProgram { program_id, .. } if program_id == id));
     let text = error.to_string();
     assert!(
@@ -128,10 +141,31 @@ fn a_foreign_program_is_refused_by_name_and_left_alone() {
         "{text}"
     );
     assert!(!text.contains('\n'), "{text}");
-    drop(datapath);
-    assert!(!host.pins("main").exists());
     assert_eq!(mode_in_force("one"), None);
     assert_eq!(in_force("two"), Some((XdpModeInForce::Generic, id)));
+    drop(datapath);
+    assert_eq!(host.pinned(), ["foreign"]);
+
+    ip("link set dev two xdpgeneric off");
+    host.load().unwrap().attach(&wanted).unwrap();
+}
+
+#[test]
+fn a_program_of_another_instance_is_foreign() {
+    let host = host();
+    let object = object().unwrap();
+    let other = host.pins("other");
+    let mut foreign = Datapath::load(object, &small_sizes(), &other, Flows::Fresh).unwrap();
+    foreign.attach(&[attachment("two", NATIVE)]).unwrap();
+    let (_, id) = in_force("two").unwrap();
+    let error = host
+        .load()
+        .unwrap()
+        .attach(&[attachment("two", NATIVE)])
+        .unwrap_err();
+    assert!(matches!(error, KernelError::ForeignProgram { program_id, .. } if program_id == id));
+    assert!(!host.pins("main").exists());
+    assert_eq!(in_force("two"), Some((XdpModeInForce::Native, id)));
 }
 
 #[test]

@@ -93,7 +93,8 @@ pub enum KernelError {
     /// Somebody else's XDP program is on the interface.
     #[error(
         "{interface} already runs an XDP program that is not ours (id {program_id}, name \
-         {program_name:?}): remove it with `{}`, then start again", removal(interface, *generic)
+         {program_name:?}): remove it with `{}` (if a bpf_link holds it: stop its owner), then \
+         start again", removal(interface, *generic)
     )]
     ForeignProgram {
         /// The interface.
