@@ -42,7 +42,8 @@ pub enum HostError {
     },
     /// A capability is missing.
     #[error(
-        "{name} is missing, needed to {purpose}: run as root, or grant it (`AmbientCapabilities={name}` in a systemd unit)"
+        "{name} is missing, needed to {purpose}: run as root, or grant it \
+         (`AmbientCapabilities={name}` in a systemd unit)"
     )]
     Capability {
         /// Its name.

@@ -254,8 +254,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Has the kernel resolve neighbours it has no usable entry of, and with `stale` those it has not
-    /// confirmed of late. Returns how many.
+    /// Has the kernel resolve neighbours it has no usable entry of, and with `stale` those it has
+    /// not confirmed of late. Returns how many.
     fn resolve(&mut self, stale: bool) -> u32 {
         let unresolved = self.table.unresolved(stale);
         for &(interface_index, neighbour) in &unresolved {
