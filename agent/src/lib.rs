@@ -2,6 +2,8 @@
 
 /// The mmapped maps where verdicts, histories and heartbeats stand.
 pub mod board;
+/// From a TOML file to a fleet, with every mistake named.
+pub mod config;
 /// Validated configuration, with every index given out.
 pub mod fleet;
 /// What this host must have: checked at start, refused by name, with the remedy.
