@@ -2,6 +2,8 @@
 
 /// The mmapped maps where verdicts, histories and heartbeats stand.
 pub mod board;
+/// What the binary can be asked, one file per subcommand.
+pub mod cli;
 /// From a TOML file to a fleet, with every mistake named.
 pub mod config;
 /// Validated configuration, with every index given out.
