@@ -4,24 +4,38 @@
 //! standard output, everything else to standard error, one line per mistake. Exit codes: 0 done,
 //! 1 refused or failed, 2 wrong usage.
 
+/// `sickbay backend`: list backends, set their health.
+pub mod backend;
 /// `sickbay check`: validate a configuration and warn of its traps.
 pub mod check;
 /// `sickbay detach`: take everything of an instance out of the kernel.
 pub mod detach;
+/// What the listing subcommands share: which agent is asked, how its answer is written.
+pub mod listing;
+/// `sickbay probe`: probe from the command line, without root.
+pub mod probe;
 /// `sickbay run`: its arguments and the configuration they name.
 pub mod run;
+/// `sickbay service`: list services and their counters.
+pub mod service;
+/// `sickbay status`: the agent itself.
+pub mod status;
+/// Tables for people.
+pub mod table;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 const EXAMPLES: &str = "\
 Examples:
+  sickbay probe http://192.0.2.1/healthz         Is it well? No root, no configuration
   sickbay check --print-example > sickbay.toml   A commented configuration to begin with
   sickbay check -c sickbay.toml                  Is it right? Where are its traps?
   sickbay run -c sickbay.toml                    Probe, decide, steer (as root)
+  sickbay backend list -p                        Verdicts and the last 64 results of each
   sickbay detach                                 Take everything out of the kernel
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
@@ -45,20 +59,20 @@ pub struct Arguments {
 /// What the binary can be asked. The variants stand in the order of a first session.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Probe targets from the command line, without root: a first success
+    Probe(probe::ProbeArgs),
     /// Validate a configuration and warn of its traps
     Check(check::CheckArgs),
+    /// Probe, decide and steer until a signal comes
+    Run(run::RunArgs),
+    /// Show the running agent
+    Status(status::StatusArgs),
+    /// List backends, or set their health
+    Backend(backend::BackendArgs),
+    /// List services and what the kernel did with their packets
+    Service(service::ServiceArgs),
     /// Take everything of an instance out of the kernel, with or without its agent
     Detach(detach::DetachArgs),
-}
-
-/// How an answer is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
-    /// Lines for people.
-    #[default]
-    Text,
-    /// JSON for programs.
-    Json,
 }
 
 /// Reads the arguments, does what they ask, and says how it went.
@@ -67,7 +81,12 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log();
     let done = match &arguments.command {
+        Command::Probe(arguments) => probe::run(arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Backend(arguments) => backend::run(arguments),
+        Command::Service(arguments) => service::run(arguments),
         Command::Detach(arguments) => detach::run(arguments),
     };
     done.unwrap_or_else(|error| {

@@ -11,6 +11,8 @@
 //! What is pinned outlives the agent: steering goes on by the last verdicts when the agent dies, a
 //! new agent takes the links over in place, and [`detach`] removes everything, agent or not.
 
+/// Attaching to interfaces, new or in the place of what an agent before this one left.
+mod attach;
 /// The only file that names aya: load, pin, link.
 mod aya;
 /// Counters, summed over the CPUs.
@@ -28,8 +30,9 @@ mod sizes;
 /// `bpf(2)` commands that aya does not offer.
 pub mod syscall;
 
+pub use self::attach::{Attached, AttachedMode};
 pub use self::counters::Counters;
-pub use self::datapath::{Attached, AttachedMode, Datapath, Flows, TcHook};
+pub use self::datapath::{Datapath, Flows, TcHook};
 pub use self::detach::{Removed, detach};
 pub use self::error::KernelError;
 pub use self::pins::{LINKS_FOLDER, MAPS_FOLDER, on_bpf_file_system};

@@ -1,7 +1,10 @@
 //! Questions to the kernel's routing netlink: interfaces, XDP in force, routes, neighbours.
 //!
-//! The only file that names the netlink crates. Sockets belong to the network namespace of the
+//! This file and its folder are the only ones that name the netlink crates. Sockets belong to the network namespace of the
 //! thread that opens them; every receive has a time limit.
+
+/// Reading the kernel's messages.
+mod read;
 
 use std::io;
 use std::net::IpAddr;
@@ -11,18 +14,18 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, LinkXdp, XdpAttached};
+use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
 use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
 };
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType, RouteVia,
-};
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike as _};
 use thiserror::Error;
+
+use self::read::{interface, messages, neighbour, notice, route_of};
 
 /// Longest wait for an answer of the kernel.
 const ANSWER_MS_MAX: i64 = 2_000;
@@ -46,6 +49,13 @@ pub struct NetlinkError {
     action: &'static str,
     /// What came back.
     source: io::Error,
+}
+
+impl NetlinkError {
+    /// An error of `action`, which reads after "cannot".
+    pub(crate) const fn new(action: &'static str, source: io::Error) -> Self {
+        Self { action, source }
+    }
 }
 
 /// A network interface.
@@ -415,138 +425,6 @@ impl AsFd for Notices {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-/// The messages in what one receive gave.
-fn messages(bytes: &[u8]) -> impl Iterator<Item = io::Result<NetlinkMessage<RouteNetlinkMessage>>> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let length = u32::from_ne_bytes(rest.get(..4)?.try_into().ok()?) as usize;
-        if length < 16 || rest.len() < length {
-            return None;
-        }
-        let message = NetlinkMessage::deserialize(&rest[..length]);
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some(message.map_err(|error| io::Error::other(format!("message not understood: {error}"))))
-    })
-}
-
-fn notice(message: &RouteNetlinkMessage) -> Option<Notice> {
-    match message {
-        RouteNetlinkMessage::NewNeighbour(entry) => neighbour(entry).map(Notice::Neighbour),
-        RouteNetlinkMessage::NewLink(link) => Some(Notice::Interface(interface(link))),
-        RouteNetlinkMessage::DelLink(link) => Some(Notice::InterfaceGone(link.header.index)),
-        RouteNetlinkMessage::NewRoute(_)
-        | RouteNetlinkMessage::DelRoute(_)
-        | RouteNetlinkMessage::NewAddress(_)
-        | RouteNetlinkMessage::DelAddress(_) => Some(Notice::Routes),
-        _ => None,
-    }
-}
-
-fn interface(link: &LinkMessage) -> Interface {
-    let mut found = Interface {
-        index: link.header.index,
-        name: String::new(),
-        mac: None,
-        up: link.header.flags.contains(LinkFlags::Up),
-        xdp: None,
-    };
-    for attribute in &link.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => found.name.clone_from(name),
-            LinkAttribute::Address(bytes) => found.mac = mac(bytes),
-            LinkAttribute::Xdp(xdp) => found.xdp = xdp_in_force(xdp),
-            _ => {}
-        }
-    }
-    found
-}
-
-fn xdp_in_force(attributes: &[LinkXdp]) -> Option<XdpInForce> {
-    let mode = attributes.iter().find_map(|attribute| match attribute {
-        LinkXdp::Attached(attached) => Some(*attached),
-        _ => None,
-    })?;
-    let mode = match mode {
-        XdpAttached::Driver => XdpModeInForce::Native,
-        XdpAttached::SocketBuffer => XdpModeInForce::Generic,
-        XdpAttached::Hardware => XdpModeInForce::Hardware,
-        XdpAttached::Multiple => XdpModeInForce::Several,
-        _ => return None,
-    };
-    let program_id = attributes.iter().find_map(|attribute| match attribute {
-        LinkXdp::ProgId(id)
-        | LinkXdp::DrvProgId(id)
-        | LinkXdp::SkbProgId(id)
-        | LinkXdp::HwProgId(id) => Some(*id),
-        _ => None,
-    })?;
-    Some(XdpInForce { mode, program_id })
-}
-
-fn neighbour(entry: &NeighbourMessage) -> Option<Neighbour> {
-    let address = entry
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => {
-                Some(IpAddr::V4(*address))
-            }
-            NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => {
-                Some(IpAddr::V6(*address))
-            }
-            _ => None,
-        })?;
-    let (usable, fresh) = match entry.header.state {
-        NeighbourState::Reachable | NeighbourState::Permanent | NeighbourState::Noarp => {
-            (true, true)
-        }
-        NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => (true, false),
-        _ => (false, false),
-    };
-    let mac = entry
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            NeighbourAttribute::LinkLayerAddress(bytes) => mac(bytes),
-            _ => None,
-        });
-    Some(Neighbour {
-        interface_index: entry.header.ifindex,
-        address,
-        mac: mac.filter(|_| usable),
-        fresh,
-    })
-}
-
-fn route_of(route: &RouteMessage, address: IpAddr) -> Route {
-    match route.header.kind {
-        RouteType::Local => return Route::Local,
-        RouteType::Unicast => {}
-        _ => return Route::None,
-    }
-    let mut interface_index = None;
-    let mut neighbour = address;
-    for attribute in &route.attributes {
-        match attribute {
-            RouteAttribute::Oif(index) => interface_index = Some(*index),
-            RouteAttribute::Gateway(RouteAddress::Inet(gateway))
-            | RouteAttribute::Via(RouteVia::Inet(gateway)) => neighbour = (*gateway).into(),
-            RouteAttribute::Gateway(RouteAddress::Inet6(gateway))
-            | RouteAttribute::Via(RouteVia::Inet6(gateway)) => neighbour = (*gateway).into(),
-            _ => {}
-        }
-    }
-    interface_index.map_or(Route::None, |interface_index| Route::Via {
-        interface_index,
-        neighbour,
-    })
-}
-
-/// A MAC of six bytes that is not all zero.
-fn mac(bytes: &[u8]) -> Option<[u8; 6]> {
-    bytes.try_into().ok().filter(|mac| *mac != [0; 6])
 }
 
 fn family(address: IpAddr) -> AddressFamily {

@@ -224,7 +224,7 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
                 backends,
                 "backends = [{ address = \"192.0.2.1:80\", weight = 1001 }]",
             ),
-            "web.toml:6:51: pool.web.backends[0].weight: 1001 is out of range; write a whole \
+            "web.toml:6:50: pool.web.backends[0].weight: 1001 is out of range; write a whole \
              number from 1 to 1000",
         ),
         (
@@ -309,7 +309,7 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
         (
             "single brackets around attach",
             with("[agent]", "[attach]\ninterface = \"eth0\""),
-            "web.toml:13:2: attach: must be an array, but is a table; write [[…]] with double \
+            "web.toml:13:1: attach: must be an array, but is a table; write [[…]] with double \
              brackets",
         ),
         (

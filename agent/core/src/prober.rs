@@ -27,11 +27,13 @@ use crate::register::{HAPPY, Registers};
 use crate::response::End;
 use crate::wheel::Wheel;
 
+pub use counters::Counters;
 use judge::Judges;
 use slot::{Slots, Stage};
 use target::{Place, Target};
 use waiting::Waiting;
 
+mod counters;
 mod errno;
 mod judge;
 mod slot;
@@ -55,25 +57,6 @@ pub struct History {
     pub indeterminate: u32,
     /// Nothing determinate came for too long.
     pub unknown: bool,
-}
-
-/// What a prober has counted since it was made; nothing is ever reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Probes started.
-    pub started: u64,
-    /// Probes ended, [`Self::no_slot`] not among them.
-    pub ended: u64,
-    /// Grid slots skipped because the target's probe was still in flight.
-    pub overlapped: u64,
-    /// Grid slots skipped because the loop came more than an interval late.
-    pub slept_through: u64,
-    /// Probes given up because no slot was free until the next was due.
-    pub no_slot: u64,
-    /// Probes whose deadline passed and was looked at.
-    pub expired: u64,
-    /// Events that fit no command: a fault of the caller's.
-    pub unexpected_events: u64,
 }
 
 /// The prober of one shard.
@@ -165,8 +148,7 @@ impl Prober {
     }
 
     /// An operator's word over a judge's probed state.
-    pub fn on_override(&mut self, judge: JudgeIndex, word: Override, now: Nanos) {
-        let _ = now;
+    pub fn on_override(&mut self, judge: JudgeIndex, word: Override, _now: Nanos) {
         let target = self.judges.target(judge.0);
         let unknown = self.targets[target as usize].history().unknown;
         self.judges.on_override(judge.0, word, unknown);
@@ -186,7 +168,9 @@ impl Prober {
     }
 
     /// When `poll_command` will next have something without an event coming first;
-    /// `Nanos::MAX` = never. 0 = at once. May be too early, never too late.
+    /// `Nanos::MAX` = never. 0 = at once: also after a round that returned `None` because reports
+    /// had filled their queue, so drain, look here, and poll again. May be too early, never too
+    /// late.
     #[must_use]
     pub fn next_wake(&self) -> Nanos {
         if self.slots.any_wanted() || self.startable() {
@@ -205,6 +189,12 @@ impl Prober {
     #[must_use]
     pub fn verdict(&self, judge: JudgeIndex) -> Verdict {
         self.judges.verdict(judge.0)
+    }
+
+    /// What the probes say to the judge, whatever the override.
+    #[must_use]
+    pub fn probed_verdict(&self, judge: JudgeIndex) -> Verdict {
+        self.judges.probed_verdict(judge.0)
     }
 
     /// The override in force.

@@ -77,41 +77,32 @@ impl Response {
         let taken = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         let mut rest = &bytes[..taken];
         self.byte_count += taken as u64;
-        while let Some((&first, after)) = rest.split_first() {
-            let step = match &mut self.part {
+        while !rest.is_empty() {
+            let (end, used) = match &mut self.part {
                 Part::Status(status) => {
-                    let step = status.on_byte(first, &mut self.line);
-                    self.after_status(step)
+                    let step = status.on_byte(rest[0], &mut self.line);
+                    (self.after_status(step), 1)
                 }
                 Part::Headers(header) => {
-                    let step = header.on_byte(first);
-                    self.after_header(step)
+                    let (step, used) = header.on_bytes(rest);
+                    (self.after_header(step), used)
                 }
                 Part::Length(left) => {
-                    let skipped = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
-                    *left -= skipped as u64;
+                    let used = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
+                    *left -= used as u64;
                     let over = *left == 0;
-                    rest = &rest[skipped..];
-                    if over {
-                        return Some(self.complete());
-                    }
-                    continue;
+                    (over.then(|| self.complete()), used)
                 }
                 Part::Chunked(chunk) => {
                     let (step, used) = chunk.on_bytes(rest);
-                    rest = &rest[used..];
-                    match step {
-                        ChunkStep::More => continue,
-                        ChunkStep::Over => return Some(self.complete()),
-                        ChunkStep::Malformed => return Some(End::Malformed(Malformed::Chunk)),
-                    }
+                    (self.after_chunk(step), used)
                 }
-                Part::UntilClose => break,
+                Part::UntilClose => (None, rest.len()),
             };
-            if step.is_some() {
-                return step;
+            if end.is_some() {
+                return end;
             }
-            rest = after;
+            rest = &rest[used..];
         }
         (self.byte_count == RESPONSE_BYTES_MAX).then(|| self.cut())
     }
@@ -165,6 +156,14 @@ impl Response {
             (None, None) => Part::UntilClose,
         };
         None
+    }
+
+    const fn after_chunk(&self, step: ChunkStep) -> Option<End> {
+        match step {
+            ChunkStep::More => None,
+            ChunkStep::Over => Some(self.complete()),
+            ChunkStep::Malformed => Some(End::Malformed(Malformed::Chunk)),
+        }
     }
 
     fn after_informational(&mut self) -> Option<End> {

@@ -163,16 +163,24 @@ impl Sim {
             self.deliver(arrival);
             self.drain(on);
         }
-        while let Some(command) = self.prober.poll_command(self.now) {
-            on(Traced {
-                at_ns: self.now,
-                what: Occurrence::Command(command),
-            });
-            self.carry_out(command);
-            self.drain(on);
+        loop {
+            let mut idle = true;
+            while let Some(command) = self.prober.poll_command(self.now) {
+                idle = false;
+                on(Traced {
+                    at_ns: self.now,
+                    what: Occurrence::Command(command),
+                });
+                self.carry_out(command);
+                self.drain(on);
+            }
+            idle &= !self.drain(on);
+            if self.now < self.prober.next_wake() {
+                return;
+            }
+            // Reports had filled their queue; with them taken there is more to do.
+            assert!(!idle, "the loop would spin");
         }
-        self.drain(on);
-        assert!(self.now < self.prober.next_wake(), "the loop would spin");
     }
 
     fn deliver(&mut self, Arrival { slot, serial, .. }: Arrival) {
@@ -230,20 +238,25 @@ impl Sim {
         }
     }
 
-    fn drain(&mut self, on: &mut impl FnMut(Traced)) {
+    /// Takes reports and changes; says whether there were any.
+    fn drain(&mut self, on: &mut impl FnMut(Traced)) -> bool {
         let at_ns = self.now;
+        let mut any = false;
         while let Some(report) = self.prober.poll_report() {
+            any = true;
             on(Traced {
                 at_ns,
                 what: Occurrence::Report(report),
             });
         }
         while let Some(change) = self.prober.poll_change() {
+            any = true;
             on(Traced {
                 at_ns,
                 what: Occurrence::Change(change),
             });
         }
+        any
     }
 }
 

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::{OutputFormat, complain};
+use super::complain;
+use super::listing::{OutputFormat, printable};
 use crate::config::{self, Overrides, Problem, Summary};
 
 /// Validate a configuration and warn of its traps.
@@ -97,7 +98,7 @@ impl Findings {
             complain(&format!("warning: {warning}"));
         }
         if let Some(summary) = &self.summary {
-            let file = path.to_string_lossy().replace(char::is_control, "?");
+            let file = printable(&path.to_string_lossy());
             writeln!(std::io::stdout().lock(), "{file}: {summary}")?;
         }
         Ok(())

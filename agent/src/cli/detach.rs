@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::OutputFormat;
+use super::listing::{OutputFormat, printable};
 use crate::config::{self, Overrides};
 use crate::kernel;
 
@@ -58,7 +58,8 @@ pub fn run(arguments: &DetachArgs) -> anyhow::Result<ExitCode> {
             writeln!(stdout)?;
         }
         OutputFormat::Text if removed.is_empty() => {
-            writeln!(stdout, "nothing is pinned at {}", directory.display())?;
+            let directory = printable(&directory.to_string_lossy());
+            writeln!(stdout, "nothing is pinned at {directory}")?;
         }
         OutputFormat::Text => {
             for line in removed {

@@ -1,8 +1,10 @@
-//! `sickbay run`: its arguments, and the configuration that they name.
+//! `sickbay run`: its arguments, and the configuration that they name; then [`crate::run`].
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use crate::config::{self, ConfigError, Configuration, Overrides};
+use crate::run::{self, Options};
 
 /// Probe, decide and steer until a signal comes (as root).
 ///
@@ -25,6 +27,20 @@ pub struct RunArgs {
     /// Take everything out of the kernel at the end, instead of leaving the last verdicts in force
     #[arg(long)]
     pub detach_on_exit: bool,
+}
+
+/// Loads the configuration and runs the agent until a signal comes.
+///
+/// # Errors
+///
+/// The configuration is wrong, or what [`run::run`] fails with.
+pub fn run(arguments: &RunArgs) -> anyhow::Result<ExitCode> {
+    let fleet = arguments.load()?.fleet;
+    let options = Options {
+        detach_on_exit: arguments.detach_on_exit,
+    };
+    run::run(fleet, options)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 impl RunArgs {

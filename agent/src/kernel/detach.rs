@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use super::attach::AttachedMode;
 use super::aya;
-use super::datapath::AttachedMode;
 use super::error::KernelError;
 use super::pins::{LINKS_FOLDER, MAPS_FOLDER, OLD_MAPS_FOLDER, failed, name_of, remove_pins_in};
 use super::syscall;

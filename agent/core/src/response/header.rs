@@ -91,7 +91,27 @@ impl Header {
         carriage: false,
     };
 
-    pub(super) fn on_byte(&mut self, byte: u8) -> HeaderStep {
+    /// Takes in bytes, at least one; says how many of them were used.
+    pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> (HeaderStep, usize) {
+        let used = match (self.place, self.field, self.carriage) {
+            // The value of a field that says nothing of the body: on to the line's end.
+            (Place::Value, Field::Other, false) => {
+                let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+                end.unwrap_or(bytes.len()).min(LINE_BYTES_MAX)
+            }
+            _ => 0,
+        };
+        self.length += used as u32;
+        if LINE_BYTES_MAX as u32 <= self.length {
+            return (HeaderStep::Malformed, used);
+        }
+        match bytes.get(used) {
+            Some(&byte) => (self.on_byte(byte), used + 1),
+            None => (HeaderStep::More, used),
+        }
+    }
+
+    fn on_byte(&mut self, byte: u8) -> HeaderStep {
         self.length += 1;
         if LINE_BYTES_MAX as u32 <= self.length {
             return HeaderStep::Malformed;
@@ -302,22 +322,21 @@ const fn is_blank(byte: u8) -> bool {
 
 /// RFC 9110, section 5.6.2.
 const fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
+    TOKEN[byte as usize]
 }
+
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let marks = b"!#$%&'*+-.^_`|~";
+    let mut index = 0;
+    while index < marks.len() {
+        table[marks[index] as usize] = true;
+        index += 1;
+    }
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] |= byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    table
+};
