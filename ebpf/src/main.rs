@@ -5,6 +5,10 @@
 mod maps;
 /// Licence and panic handler.
 mod object;
+/// Packets: the bytes between two pointers.
+mod packet;
+/// The maps as the decision's tables and counters.
+mod tables;
 /// The entry point of traffic control.
 mod tc;
 /// The entry point of a network interface's driver.

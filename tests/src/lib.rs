@@ -1,1 +1,4 @@
-//! x
+//! What the tests of this package share.
+
+/// A server for every address of a loopback.
+pub mod farm;

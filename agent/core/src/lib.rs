@@ -5,11 +5,33 @@
 //! After [`prober::Prober::new`] it allocates nothing.
 #![forbid(unsafe_code)]
 
-/// The bounds that everything here obeys.
-pub mod limits;
-/// What is to be probed and by which rule: the validated input of a prober.
-pub mod plan;
+/// The moving average of happy probes' times.
+pub mod average;
+/// How long a rule takes to see a death or a recovery.
+pub mod bound;
 /// What a prober asks for, what it is told, and what it reports.
 pub mod command;
+/// Hashes that are the same in every version and on every host.
+pub mod hash;
+/// The bounds that everything here obeys.
+pub mod limits;
+/// Which member of a pool a slot of its table belongs to.
+pub mod maglev;
+/// What is to be probed and by which rule: the validated input of a prober.
+pub mod plan;
 /// The prober of one shard: what joins the rest.
 pub mod prober;
+/// The eight registers of a target, as Varnish keeps them.
+pub mod register;
+/// Where an HTTP/1 response ends, and with which status.
+pub mod response;
+/// When a target is due.
+pub mod schedule;
+/// A simulated engine and network around the prober, on a virtual clock.
+pub mod sim;
+/// What is said of a probe.
+pub mod text;
+/// How a register becomes a verdict.
+pub mod verdict;
+/// Timers: a hierarchical timing wheel over indices.
+pub mod wheel;
