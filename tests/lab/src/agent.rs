@@ -25,7 +25,7 @@ pub const RUN_DIRECTORY: &str = "/run/sickbay";
 /// The agent is up, or gone, within this, busy as the machine may be.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running agent. Dropping it kills it.
+/// A running agent. Dropping it kills it and takes what it left out of the kernel.
 #[derive(Debug)]
 pub struct Agent {
     child: Child,
@@ -48,7 +48,11 @@ impl Agent {
         fs::write(&file, configuration)?;
         let log = directory.join("log");
         let mut command = Command::new(binary()?);
-        command.arg("run").arg("-c").arg(&file);
+        command
+            .arg("run")
+            .arg("-c")
+            .arg(&file)
+            .arg("--detach-on-exit");
         command.stdin(Stdio::null()).stdout(File::create(&log)?);
         command.stderr(File::options().append(true).open(&log)?);
         let mut agent = Self {
@@ -90,7 +94,7 @@ impl Agent {
     /// When it fails or prints no JSON; the text carries its standard error.
     pub fn ask_json(&self, words: &[&str]) -> Result<Value> {
         let mut all = words.to_vec();
-        all.extend(["-o", "json"]);
+        all.extend(["--output", "json"]);
         let output = self.ask(&all)?;
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(
@@ -134,11 +138,11 @@ impl Agent {
         })
     }
 
-    /// Kills it (SIGKILL), as a crash would.
+    /// Kills it (SIGKILL), as a crash would. What it attached stays until this is dropped.
     ///
     /// # Errors
     /// When it is gone already.
-    pub fn crash(mut self) -> Result<ExitStatus> {
+    pub fn crash(&mut self) -> Result<ExitStatus> {
         self.child.kill()?;
         Ok(self.child.wait()?)
     }
@@ -166,6 +170,17 @@ impl Drop for Agent {
         if let Ok(None) = self.child.try_wait() {
             let _ = self.child.kill();
             let _ = self.child.wait();
+        }
+        // Maps of a quarter of a million flows would add up over a suite.
+        if self.pin_directory().exists()
+            && let Ok(binary) = binary()
+        {
+            let mut command = Command::new(binary);
+            command.args(["detach", "--instance", &self.instance]);
+            command
+                .args(["--pin-directory", PIN_DIRECTORY])
+                .stdout(Stdio::null());
+            let _ = self.namespace.run(|| command.status());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::agent::{PIN_DIRECTORY, RUN_DIRECTORY};
 use crate::network::{Family, INTERFACE, Network, PORT};
@@ -41,11 +42,12 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// DSR with XDP over IPv4: probes of `/healthz` every 200 ms, 150 ms each, 3 of the last 4.
+    /// An instance of its own; DSR with XDP over IPv4: probes of `/healthz` every 200 ms, 150 ms each, 3 of the last 4.
     #[must_use]
     pub fn usual() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(1);
         Self {
-            instance: "lab".to_owned(),
+            instance: format!("lab-{}", COUNT.fetch_add(1, Ordering::Relaxed)),
             family: Family::V4,
             program: Program::Xdp,
             mode: "dsr",

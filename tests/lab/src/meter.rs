@@ -29,6 +29,8 @@ use crate::private::target_directory;
 /// Samples of one measurement.
 pub const SAMPLE_COUNT: usize = 2000;
 
+/// The program's name in the object.
+const PROGRAM: &str = "sickbay_meter";
 /// The word that is stored; this and the next three as in the kernel object's `meter.rs`.
 const STORED: usize = 0;
 const SEEN: usize = 8;
@@ -77,16 +79,20 @@ impl Percentiles {
 pub fn measure() -> Result<Percentiles> {
     let (writer_cpu, reader_cpu) = two_cpus()?;
     let mut object = load(&target_directory()?.join("bpf/meter.bpf.o"))?;
-    let memory = MeterMemory::new(&mut object)?;
     let program: &mut Xdp = object
-        .program_mut("sickbay_meter")
-        .context("no program sickbay_meter")?
+        .program_mut(PROGRAM)
+        .context("no such program")?
         .try_into()?;
     program.load().context("the kernel refuses the meter")?;
-    let program = &*program;
+    // Only now: a program is loaded with the descriptors of its maps.
+    let memory = MeterMemory::new(&mut object)?;
+    let program: &Xdp = object
+        .program(PROGRAM)
+        .context("no such program")?
+        .try_into()?;
     let samples = thread::scope(|scope| {
         let spinning = scope.spawn(move || -> Result<()> {
-            pin_to(reader_cpu)?;
+            occupy(reader_cpu)?;
             let options = TestRunOptions {
                 data_in: Some(&FRAME),
                 repeat: RUNS_MAX,
@@ -96,7 +102,7 @@ pub fn measure() -> Result<Percentiles> {
             Ok(())
         });
         let samples = scope.spawn(|| -> Result<Vec<u64>> {
-            pin_to(writer_cpu)?;
+            occupy(writer_cpu)?;
             let samples = store_and_wait(&memory);
             memory.word(STOP).store(1, Ordering::Relaxed);
             samples
@@ -158,7 +164,12 @@ fn two_cpus() -> Result<(usize, usize)> {
     }
 }
 
-fn pin_to(cpu: usize) -> Result<()> {
+/// Takes a CPU for this thread alone. Without real-time priority, what is measured on a busy
+/// machine is how long another process had the CPU; where it is not granted, so be it.
+fn occupy(cpu: usize) -> Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel only reads the struct, and 0 is the calling thread.
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
     let mut set = CpuSet::new();
     set.set(cpu)?;
     sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot run on CPU {cpu}"))
