@@ -137,6 +137,7 @@ struct Shard {
     thread: Option<JoinHandle<Result<(), EngineError>>>,
     requests: Sender<Work>,
     counters: Arc<Counters>,
+    target_count: u32,
 }
 
 /// A request in the shard's own terms.
@@ -183,6 +184,8 @@ impl Shards {
             let counters = Arc::new(Counters::default());
             let judges = u32::try_from(plan.judges.len()).expect("a backend index has 20 bits");
             counters.set_warming(judges);
+            let target_count =
+                u32::try_from(plan.targets.len()).expect("targets are counted in u32");
             let start = Start {
                 shard,
                 cpu: cpus[shard % cpus.len()],
@@ -205,6 +208,7 @@ impl Shards {
                 thread: Some(thread),
                 requests,
                 counters,
+                target_count,
             });
             started.push(is_ready);
         }
@@ -256,6 +260,12 @@ impl Shards {
     /// Each shard's counters.
     pub fn counters(&self) -> impl Iterator<Item = &Arc<Counters>> {
         self.shards.iter().map(|shard| &shard.counters)
+    }
+
+    /// Targets that a shard probes; 0 for a shard that there is not.
+    #[must_use]
+    pub fn target_count(&self, shard: usize) -> u32 {
+        self.shards.get(shard).map_or(0, |shard| shard.target_count)
     }
 
     /// Judges without a first verdict, all shards together; 0 = steering may attach.

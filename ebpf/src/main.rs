@@ -1,2 +1,19 @@
-//! The kernel object: entry points and maps.
+//! The kernel object: two entry points and the maps. It adapts; `sickbay_shared::steer` decides.
+#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+
+/// The maps, by the names that `sickbay_shared::abi` gives them.
+mod maps;
+/// Licence and panic handler.
+mod object;
+/// Packets: the bytes between two pointers.
+mod packet;
+/// The maps as the decision's tables and counters.
+mod tables;
+/// The entry point of traffic control.
+mod tc;
+/// The entry point of a network interface's driver.
+mod xdp;
+
+/// On the host this crate is compiled for its lints only.
+#[cfg(not(target_arch = "bpf"))]
 fn main() {}

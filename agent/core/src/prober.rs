@@ -191,6 +191,12 @@ impl Prober {
         self.judges.verdict(judge.0)
     }
 
+    /// What the probes say to the judge, whatever the override.
+    #[must_use]
+    pub fn probed_verdict(&self, judge: JudgeIndex) -> Verdict {
+        self.judges.probed_verdict(judge.0)
+    }
+
     /// The override in force.
     #[must_use]
     pub fn override_of(&self, judge: JudgeIndex) -> Override {

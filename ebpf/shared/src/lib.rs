@@ -5,12 +5,24 @@
 //! and tables come in behind the traits [`packet::Packet`] and [`tables::Tables`].
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "model"))]
 extern crate std;
 
-/// The bounds that the maps, the loops and the agent obey, related by const assertions.
-pub mod limits;
 /// The maps: their names, and the structs that stand in them.
 pub mod abi;
+/// Counters: which of them a packet moves, as a function of what was decided of it.
+pub mod counters;
+/// The flow hash: 64 bits from a flow and a seed, the same on the host and in the kernel.
+pub mod hash;
+/// The bounds that the maps, the loops and the agent obey, related by const assertions.
+pub mod limits;
+/// Packets: what the decision reads of them, and nothing it cannot be sure of.
+pub mod packet;
 /// Plain old data: structs as bytes and back, for maps and memory maps.
 pub mod pod;
+/// Choosing a backend for a new flow: the slot's, or one in its place, evenly.
+pub mod select;
+/// The decision: what becomes of a packet.
+pub mod steer;
+/// Tables: what the decision looks up, wherever it stands.
+pub mod tables;

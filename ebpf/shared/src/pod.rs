@@ -1,5 +1,8 @@
 //! Plain old data: structs as bytes and back, for maps and memory maps. The one unsafe file here.
-#![expect(unsafe_code, reason = "a map's value is bytes; these types are nothing else")]
+#![expect(
+    unsafe_code,
+    reason = "a map's value is bytes; these types are nothing else"
+)]
 
 use crate::abi::{
     Backend, BackendCounters, BackendRef, FlowEntry, FlowKeyV4, FlowKeyV6, GlobalCounters, Header,
@@ -16,10 +19,7 @@ pub unsafe trait Pod: Copy + Default + 'static {
     fn as_bytes(&self) -> &[u8] {
         // SAFETY: a Pod has no padding, so all its bytes are initialised (the trait's promise).
         unsafe {
-            core::slice::from_raw_parts(
-                core::ptr::from_ref(self).cast::<u8>(),
-                size_of::<Self>(),
-            )
+            core::slice::from_raw_parts(core::ptr::from_ref(self).cast::<u8>(), size_of::<Self>())
         }
     }
 
@@ -46,5 +46,12 @@ macro_rules! pod {
 }
 
 pod!(u32, u64, BackendRef, Slot);
-pod!(Header, Heartbeat, Pool, ServiceKey, Service, Backend, FlowKeyV4, FlowKeyV6, FlowEntry);
-pod!(TargetRecord, ServiceCounters, BackendCounters, GlobalCounters);
+pod!(
+    Header, Heartbeat, Pool, ServiceKey, Service, Backend, FlowKeyV4, FlowKeyV6, FlowEntry
+);
+pod!(
+    TargetRecord,
+    ServiceCounters,
+    BackendCounters,
+    GlobalCounters
+);

@@ -70,6 +70,10 @@ impl Judges {
         self.judges[judge as usize].verdict
     }
 
+    pub(super) fn probed_verdict(&self, judge: u32) -> Verdict {
+        self.judges[judge as usize].probed.state()
+    }
+
     pub(super) fn override_of(&self, judge: u32) -> Override {
         self.judges[judge as usize].word
     }

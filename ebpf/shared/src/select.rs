@@ -1,0 +1,201 @@
+//! Choosing a backend for a new flow: the slot's, or one in its place, evenly.
+//!
+//! The slot's own backend if it takes new flows. Else another of the table, by re-hashing: cheap
+//! while most live. Else the k-th of those that take new flows, through the counts: dear, and
+//! certain, however few are left.
+
+use crate::abi::{ALL_SICK_DROP, BackendRef, Service, Slot};
+use crate::hash::{below, remix};
+use crate::limits::{BACKENDS_MAX, GROUP_WORDS, POOL_GROUPS_MAX, REHASH_TRIES, WORD_BACKENDS};
+use crate::steer::Path;
+use crate::tables::{Bitmap, Tables, bit};
+
+/// Names no backend, because the tables contradict each other: no index is in generation 0.
+pub const BROKEN: BackendRef = BackendRef::new(BACKENDS_MAX - 1, 0);
+
+/// Chooses a backend for a new flow with `hash`, whose slot is `slot`, and says how it came to it.
+///
+/// [`BackendRef::NONE`] when no backend takes new flows and the service does not open or has none
+/// that is allowed; [`BROKEN`] when the pool or the record of the chosen is not there. (Sentinels,
+/// because LLVM merges the absent halves of enums into registers that the verifier finds unset.)
+#[inline(always)]
+pub fn choose<T: Tables>(
+    tables: &T,
+    service: &Service,
+    slot: Slot,
+    hash: u64,
+) -> (BackendRef, Path) {
+    let current = slot.current();
+    if bit(tables, Bitmap::TakesNew, current) {
+        return (current, Path::Current);
+    }
+    let other = tables.rehash(service.slot_first, service.slot_count, hash);
+    if other != BackendRef::NONE {
+        return (other, Path::Rehashed);
+    }
+    let Some(pool) = tables.pool(service.pool) else {
+        return (BROKEN, Path::Searched);
+    };
+    let draw = remix(hash, REHASH_TRIES + 1);
+    let total = tables.pool_count(service.pool);
+    let (bitmap, path) = if total != 0 {
+        let found = tables.kth_by_counts(pool.first_word, pool.word_count, below(draw, total));
+        if found != NOT_FOUND {
+            return (reference(tables, found), Path::Searched);
+        }
+        // Counts and bits are separate stores: this group was emptied in between.
+        (Bitmap::TakesNew, Path::Searched)
+    } else if service.all_sick == ALL_SICK_DROP {
+        return (BackendRef::NONE, Path::Open);
+    } else if bit(tables, Bitmap::Allowed, current) {
+        return (current, Path::Open);
+    } else {
+        (Bitmap::Allowed, Path::Open)
+    };
+    let found = tables.any_by_scan(bitmap, pool.first_word, pool.word_count, draw);
+    if found == NOT_FOUND {
+        return (BackendRef::NONE, path);
+    }
+    (reference(tables, found), path)
+}
+
+/// A slot of the table of `slot_count` slots from `slot_first` on, from a hash.
+#[inline(always)]
+pub fn slot<T: Tables>(tables: &T, slot_first: u32, slot_count: u32, hash: u64) -> Option<Slot> {
+    if slot_count == 0 {
+        return None;
+    }
+    tables.slot(slot_first.wrapping_add(below(hash, slot_count)))
+}
+
+/// The current backend of another slot, if one of [`REHASH_TRIES`] takes new flows.
+#[inline(always)]
+pub fn rehash<T: Tables>(tables: &T, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
+    for turn in 1..=REHASH_TRIES {
+        if let Some(slot) = slot(tables, slot_first, slot_count, remix(hash, turn))
+            && bit(tables, Bitmap::TakesNew, slot.current())
+        {
+            return slot.current();
+        }
+    }
+    BackendRef::NONE
+}
+
+/// The k-th (from 0) set bit of a word; any number below 64 when fewer are set.
+///
+/// Without branches: a choice between two constants is a fork for the kernel's verifier.
+#[inline(always)]
+#[must_use]
+pub fn kth_bit(word: u64, k: u32) -> u32 {
+    let (mut rest_of_word, mut rest, mut position) = (word, u64::from(k), 0);
+    let mut width = 32;
+    while width != 0 {
+        let low = u64::from((rest_of_word & ((1 << width) - 1)).count_ones());
+        // All ones when the bit lies above these `width` bits, else zero.
+        let above = (low.wrapping_sub(rest).wrapping_sub(1) as i64 >> 63) as u64;
+        rest -= low & above;
+        position += width & above;
+        rest_of_word >>= width & above;
+        width /= 2;
+    }
+    position as u32
+}
+
+/// No backend: what a search returns that found none.
+pub const NOT_FOUND: u32 = u32::MAX;
+
+/// The index of the backend of the k-th set bit of [`Bitmap::TakesNew`] in a pool, by its counts;
+/// when there are fewer, of the last one seen.
+#[inline(always)]
+pub fn kth_by_counts<T: Tables>(tables: &T, pool_first: u32, pool_count: u32, k: u32) -> u32 {
+    let (mut first, mut rest) = (pool_first, k);
+    if GROUP_WORDS < pool_count {
+        for group in 0..POOL_GROUPS_MAX {
+            if pool_count <= group * GROUP_WORDS {
+                break;
+            }
+            first = pool_first + group * GROUP_WORDS;
+            let count = tables.group_count(first / GROUP_WORDS);
+            if rest < count {
+                break;
+            }
+            rest -= count;
+        }
+    }
+    kth_in_group(tables, Bitmap::TakesNew, first, pool_count, rest)
+}
+
+/// The index of the backend of a set bit of a pool's words, all equally likely.
+///
+/// Each group takes the place of the one held so far with the chance of its bits among those seen.
+#[inline(always)]
+pub fn any_by_scan<T: Tables>(
+    tables: &T,
+    bitmap: Bitmap,
+    pool_first: u32,
+    pool_count: u32,
+    draw: u64,
+) -> u32 {
+    let (mut total, mut first, mut rest) = (0, pool_first, 0);
+    for group in 0..POOL_GROUPS_MAX {
+        if pool_count <= group * GROUP_WORDS {
+            break;
+        }
+        let here = pool_first + group * GROUP_WORDS;
+        let ones = tables.ones_in_group(bitmap, here, pool_count);
+        total += ones;
+        let k = below(remix(draw, group), total);
+        if k < ones {
+            (first, rest) = (here, k);
+        }
+    }
+    kth_in_group(tables, bitmap, first, pool_count, rest)
+}
+
+/// Set bits of the words of a group, of which a small pool has fewer.
+#[inline(always)]
+pub fn ones_in_group<T: Tables>(tables: &T, bitmap: Bitmap, first: u32, pool_count: u32) -> u32 {
+    let mut ones = 0;
+    for turn in 0..GROUP_WORDS {
+        if pool_count <= turn {
+            break;
+        }
+        ones += tables.word(bitmap, first + turn).count_ones();
+    }
+    ones
+}
+
+/// The index of the backend of the k-th set bit of a group; when there are fewer, of the last.
+#[inline(always)]
+fn kth_in_group<T: Tables>(tables: &T, bitmap: Bitmap, first: u32, pool_count: u32, k: u32) -> u32 {
+    let (mut rest, mut seen, mut seen_word, mut seen_k) = (k, NOT_FOUND, 0, 0);
+    for turn in 0..GROUP_WORDS {
+        if pool_count <= turn {
+            break;
+        }
+        let word = tables.word(bitmap, first + turn);
+        let count = word.count_ones();
+        if count != 0 {
+            (seen, seen_word) = (first + turn, word);
+            seen_k = if rest < count { rest } else { count - 1 };
+        }
+        if rest < count {
+            break;
+        }
+        rest -= count;
+    }
+    if seen == NOT_FOUND {
+        return NOT_FOUND;
+    }
+    seen * WORD_BACKENDS + kth_bit(seen_word, seen_k)
+}
+
+#[inline(always)]
+fn reference<T: Tables>(tables: &T, index: u32) -> BackendRef {
+    let generation = tables.generation(index);
+    if generation == 0 {
+        BROKEN
+    } else {
+        BackendRef::new(index, generation)
+    }
+}

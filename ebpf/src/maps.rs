@@ -1,0 +1,49 @@
+//! The maps, by the names that `sickbay_shared::abi` gives them.
+//!
+//! The sizes here are the least that load; the loader sets the real ones.
+
+use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray};
+use aya_ebpf::macros::btf_map;
+use sickbay_shared::abi::{
+    Backend, BackendCounters, FlowEntry, FlowKeyV4, FlowKeyV6, GlobalCounters, Header, Heartbeat,
+    Pool, Service, ServiceCounters, ServiceKey, Slot, TargetRecord,
+};
+
+/// An array that the agent maps into its memory.
+type Mapped<T> = Array<T, 64, { BPF_F_MMAPABLE as usize }>;
+
+#[btf_map]
+pub(crate) static HEADER: Array<Header, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+#[btf_map]
+pub(crate) static HEARTBEATS: Mapped<Heartbeat> = Mapped::new();
+#[btf_map]
+pub(crate) static TAKES_NEW: Mapped<u64> = Mapped::new();
+#[btf_map]
+pub(crate) static SERVES_OLD: Mapped<u64> = Mapped::new();
+#[btf_map]
+pub(crate) static ALLOWED: Mapped<u64> = Mapped::new();
+#[btf_map]
+pub(crate) static GROUP_COUNTS: Mapped<u32> = Mapped::new();
+#[btf_map]
+pub(crate) static POOLS: Array<Pool, 64> = Array::new();
+#[btf_map]
+pub(crate) static POOL_COUNTS: Mapped<u64> = Mapped::new();
+#[btf_map]
+pub(crate) static SERVICES: HashMap<ServiceKey, Service, 64> = HashMap::new();
+#[btf_map]
+pub(crate) static SLOTS: Mapped<Slot> = Mapped::new();
+#[btf_map]
+pub(crate) static BACKENDS: Mapped<Backend> = Mapped::new();
+#[btf_map]
+pub(crate) static TARGETS: Mapped<TargetRecord> = Mapped::new();
+#[btf_map]
+pub(crate) static FLOWS_V4: LruHashMap<FlowKeyV4, FlowEntry, 64> = LruHashMap::new();
+#[btf_map]
+pub(crate) static FLOWS_V6: LruHashMap<FlowKeyV6, FlowEntry, 64> = LruHashMap::new();
+#[btf_map]
+pub(crate) static SERVICE_COUNTERS: PerCpuArray<ServiceCounters, 64> = PerCpuArray::new();
+#[btf_map]
+pub(crate) static BACKEND_COUNTERS: PerCpuArray<BackendCounters, 64> = PerCpuArray::new();
+#[btf_map]
+pub(crate) static GLOBAL_COUNTERS: PerCpuArray<GlobalCounters, 1> = PerCpuArray::new();

@@ -1,0 +1,63 @@
+//! The meter: how soon a store into a mapped map is seen by a program on another CPU.
+#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![expect(unsafe_code, reason = "map values are shared memory; the helpers hand out pointers")]
+
+/// Licence and panic handler.
+mod object;
+
+use aya_ebpf::bindings::{BPF_F_MMAPABLE, xdp_action};
+use aya_ebpf::btf_maps::Array;
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
+use aya_ebpf::macros::{btf_map, xdp};
+use aya_ebpf::programs::XdpContext;
+
+/// Looks at the word in one run: some 10 µs.
+const LOOKS: u32 = 8192;
+/// Words of [`METER`], each on a cache line of its own: what the other CPU stores ...
+const STORED: u32 = 0;
+/// ... the value seen last ...
+const SEEN: u32 = 8;
+/// ... when it was seen, bpf_ktime_get_ns ...
+const SEEN_NS: u32 = 16;
+/// ... and, not 0: runs are to end at once.
+const STOP: u32 = 24;
+
+#[btf_map]
+static METER: Array<u64, 32, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+/// Looks at the word again and again, and stamps each change it sees.
+#[xdp]
+pub(crate) fn sickbay_meter(_ctx: XdpContext) -> u32 {
+    let (Some(stored), Some(seen), Some(seen_ns), Some(stop)) = (
+        METER.get_ptr_mut(STORED),
+        METER.get_ptr_mut(SEEN),
+        METER.get_ptr_mut(SEEN_NS),
+        METER.get_ptr_mut(STOP),
+    ) else {
+        return xdp_action::XDP_ABORTED;
+    };
+    // SAFETY (all four): elements live as long as the map and are aligned; the other side reads and
+    // writes them as whole words too.
+    let mut last = unsafe { seen.read_volatile() };
+    // SAFETY: see above.
+    if unsafe { stop.read_volatile() } != 0 {
+        return xdp_action::XDP_DROP;
+    }
+    for _ in 0..LOOKS {
+        // SAFETY: see above.
+        let value = unsafe { stored.read_volatile() };
+        if value != last {
+            // SAFETY: the helper has no conditions; for the rest see above.
+            unsafe {
+                seen_ns.write_volatile(bpf_ktime_get_ns());
+                seen.write_volatile(value);
+            }
+            last = value;
+        }
+    }
+    xdp_action::XDP_PASS
+}
+
+/// On the host this crate is compiled for its lints only.
+#[cfg(not(target_arch = "bpf"))]
+fn main() {}
