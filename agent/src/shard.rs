@@ -448,7 +448,7 @@ fn shard_plan(fleet: &Fleet, targets: Vec<usize>, backends_of_target: &[Vec<usiz
             .collect(),
         targets: targets
             .iter()
-            .map(|target| target_spec(fleet, &fleet.targets[*target]))
+            .map(|target| target_spec(&fleet.targets[*target]))
             .collect(),
         judges: judge_specs,
         slot_count: fleet.in_flight.max(2),
@@ -471,7 +471,7 @@ fn shard_plan(fleet: &Fleet, targets: Vec<usize>, backends_of_target: &[Vec<usiz
     }
 }
 
-fn target_spec(fleet: &Fleet, target: &Target) -> TargetSpec {
+fn target_spec(target: &Target) -> TargetSpec {
     TargetSpec {
         identity: target.identity,
         probe: ProbeIndex(u32::try_from(target.probe).expect("indices are u32")),
@@ -480,7 +480,7 @@ fn target_spec(fleet: &Fleet, target: &Target) -> TargetSpec {
         } else {
             Family::Ipv6
         },
-        initial: fleet.probes[target.probe].initial,
+        initial: target.initial,
     }
 }
 

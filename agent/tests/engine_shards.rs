@@ -67,6 +67,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
         address,
         request: Vec::new(),
         probe,
+        initial: 0,
     };
     Fleet {
         instance: "test".into(),

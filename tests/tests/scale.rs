@@ -185,6 +185,7 @@ fn fleet(farm: &Farm) -> Fleet {
             address,
             request: request.into_bytes(),
             probe: 0,
+            initial: 2,
         }
     };
     let backend = |index| Backend {
