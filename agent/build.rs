@@ -48,10 +48,14 @@ fn built_object() -> Option<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| workspace.join("target"), |target| workspace.join(target));
     let folder = target.join("bpf");
-    // Cargo runs a script again and again when a path it watches does not exist, so the folder is
-    // made; an object that appears in it later changes the folder.
+    let object = folder.join("sickbay.bpf.o");
+    if object.is_file() {
+        println!("cargo::rerun-if-changed={}", object.display());
+        return Some(object);
+    }
+    // Cargo runs a script at every build when a path it watches does not exist, so the folder is
+    // made and watched: an object that is built into it later is noticed.
     std::fs::create_dir_all(&folder).ok()?;
     println!("cargo::rerun-if-changed={}", folder.display());
-    let object = folder.join("sickbay.bpf.o");
-    object.is_file().then_some(object)
+    None
 }

@@ -17,6 +17,7 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
 /// What is to be done on this host.
@@ -41,7 +42,8 @@ pub enum HostError {
     },
     /// A capability is missing.
     #[error(
-        "{name} is missing, needed to {purpose}: run as root, or grant it (`AmbientCapabilities={name}` in a systemd unit)"
+        "{name} is missing, needed to {purpose}: run as root, or grant it \
+         (`AmbientCapabilities={name}` in a systemd unit)"
     )]
     Capability {
         /// Its name.
@@ -146,6 +148,14 @@ pub fn judge(facts: &Facts, needs: &Needs) -> Result<(), HostError> {
             purpose,
         });
     }
+    // The verifier lets programs subtract packet pointers only with this one (5.8).
+    if !has(CAP_PERFMON) && !has(CAP_SYS_ADMIN) {
+        let purpose = "have the kernel accept the eBPF programs";
+        return Err(HostError::Capability {
+            name: "CAP_PERFMON",
+            purpose,
+        });
+    }
     if !has(CAP_NET_ADMIN) {
         let purpose = "attach them to interfaces";
         return Err(HostError::Capability {
@@ -230,7 +240,7 @@ mod tests {
     fn good() -> Facts {
         Facts {
             kernel: "6.1.0-18-amd64".to_owned(),
-            capabilities: 1 << CAP_BPF | 1 << CAP_NET_ADMIN,
+            capabilities: 1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_NET_ADMIN,
             pins_on_bpf: true,
             btf: true,
             io_uring_disabled: 0,
@@ -289,16 +299,21 @@ mod tests {
 
     #[test]
     fn missing_capabilities_are_named() {
-        let facts = Facts {
-            capabilities: 1 << CAP_NET_ADMIN,
-            ..good()
-        };
-        assert!(refused(&facts, &steering()).starts_with("CAP_BPF is missing"));
-        let facts = Facts {
-            capabilities: 1 << CAP_BPF,
-            ..good()
-        };
-        assert!(refused(&facts, &steering()).starts_with("CAP_NET_ADMIN is missing"));
+        for (name, capability) in [
+            ("CAP_BPF", CAP_BPF),
+            ("CAP_PERFMON", CAP_PERFMON),
+            ("CAP_NET_ADMIN", CAP_NET_ADMIN),
+        ] {
+            let facts = Facts {
+                capabilities: good().capabilities & !(1 << capability),
+                ..good()
+            };
+            let text = refused(&facts, &steering());
+            assert!(
+                text.starts_with(&format!("{name} is missing, needed to ")),
+                "{text}"
+            );
+        }
         let facts = Facts {
             capabilities: 1 << CAP_SYS_ADMIN | 1 << CAP_NET_ADMIN,
             ..good()

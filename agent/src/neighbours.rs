@@ -28,7 +28,7 @@ use crate::netlink::{Netlink, NetlinkError, Notice, Notices};
 
 /// How often neighbours that are not fresh are resolved anew.
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
-/// How often those that were never resolved are, until they are.
+/// How often those of which the kernel has no usable entry are, until it has.
 const RESOLVE_MISSING_EVERY: Duration = Duration::from_secs(1);
 /// Neighbours that are resolved in one such period; with more, it grows.
 const RESOLVE_MISSING_COUNT: u32 = 1000;
@@ -254,8 +254,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Has the kernel resolve neighbours without a MAC, and with `stale` those it has not
-    /// confirmed of late. Returns how many.
+    /// Has the kernel resolve neighbours it has no usable entry of, and with `stale` those it has
+    /// not confirmed of late. Returns how many.
     fn resolve(&mut self, stale: bool) -> u32 {
         let unresolved = self.table.unresolved(stale);
         for &(interface_index, neighbour) in &unresolved {

@@ -1,7 +1,7 @@
 //! Questions to the kernel's routing netlink: interfaces, XDP in force, routes, neighbours.
 //!
-//! This file and its folder are the only ones that name the netlink crates. Sockets belong to the network namespace of the
-//! thread that opens them; every receive has a time limit.
+//! This file and its folder are the only ones that name the netlink crates. Sockets belong to the
+//! network namespace of the thread that opens them; every receive has a time limit.
 
 /// Reading the kernel's messages.
 mod read;

@@ -2,3 +2,5 @@
 
 /// A server for every address of a loopback.
 pub mod farm;
+/// A private host for one test: network namespace, interfaces, BPF file system.
+pub mod datapath;

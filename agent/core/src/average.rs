@@ -1,8 +1,9 @@
 //! The moving average of happy probes' times.
 //!
 //! Varnish: `rate` counts happy probes up to 4, `average += (last - average) / rate`. Varnish also
-//! counts the results assumed by `initial`, so that its first real average is `last / (initial + 1)`;
-//! here the assumed ones do not count, and the first average is the first time.
+//! counts the results assumed by `initial`, so that its first real average is
+//! `last / (initial + 1)`; here the assumed ones do not count, and the first average is the first
+//! time.
 
 /// Weight of a new time in the steady state is one over this.
 const RATE_MAX: u8 = 4;

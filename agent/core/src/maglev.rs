@@ -11,6 +11,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use crate::hash::{GOLDEN, mix};
 
@@ -45,7 +46,7 @@ pub struct TableSize {
     pub lightest_slot_count: u32,
 }
 
-/// The smallest size that gives the lightest member its [`SLOTS_PER_LIGHTEST`], or the largest size.
+/// The smallest size that gives the lightest member its [`SLOTS_PER_LIGHTEST`], or the largest.
 #[must_use]
 pub fn table_size(members: &[Member]) -> TableSize {
     let weights = || {
@@ -73,7 +74,7 @@ pub fn table_size(members: &[Member]) -> TableSize {
 /// when no member has a weight.
 #[must_use]
 pub fn fill(members: &[Member], seed: u64, slot_count: u32) -> Vec<u32> {
-    let mut claims: Vec<Claim> = (0..)
+    let mut claims: Vec<Claim> = (0_u32..)
         .zip(members)
         .filter(|(_, member)| 0 < member.weight)
         .map(|(index, member)| Claim::new(index, *member, seed, slot_count))
@@ -81,28 +82,42 @@ pub fn fill(members: &[Member], seed: u64, slot_count: u32) -> Vec<u32> {
     if claims.is_empty() {
         return Vec::new();
     }
-    claims.sort_unstable_by_key(|claim| claim.identity);
-    let mut turns: BinaryHeap<Reverse<Turn>> = (0..)
-        .zip(&claims)
-        .map(|(claim, &Claim { weight, .. })| {
-            Reverse(Turn {
-                number: 1,
-                weight,
-                claim,
-            })
-        })
-        .collect();
+    claims.sort_unstable_by_key(|claim| (claim.weight, claim.identity));
     let mut table = vec![u32::MAX; slot_count as usize];
-    for _ in 0..slot_count {
+    let mut free_count = slot_count;
+    let mut turns = turns(&claims);
+    while 0 < free_count {
         let mut turn = turns
             .peek_mut()
-            .expect("one turn for each claim, and there are claims");
-        let claim = &mut claims[turn.0.claim as usize];
-        let slot = claim.next_free(&table, slot_count);
-        table[slot as usize] = claim.member;
+            .expect("one turn for each weight, and there are claims");
+        for claim in claims[turn.0.claims()].iter_mut().take(free_count as usize) {
+            let slot = claim.next_free(&table, slot_count);
+            table[slot as usize] = claim.member;
+            free_count -= 1;
+        }
         turn.0.number += 2;
     }
     table
+}
+
+/// The first turn of each weight; `claims` are sorted by weight.
+fn turns(claims: &[Claim]) -> BinaryHeap<Reverse<Turn>> {
+    let mut first = 0;
+    let turn = |of_weight: &[Claim]| {
+        let end = first + of_weight.len();
+        let turn = Turn {
+            number: 1,
+            weight: of_weight[0].weight,
+            first,
+            end,
+        };
+        first = end;
+        Reverse(turn)
+    };
+    claims
+        .chunk_by(|a, b| a.weight == b.weight)
+        .map(turn)
+        .collect()
 }
 
 /// A member's way through the slots.
@@ -144,20 +159,29 @@ impl Claim {
     }
 }
 
-/// A member's turn; ordered by number / weight, then by claim.
+/// The turn of all members of one weight; ordered by number / weight, then by weight.
 #[derive(Clone, Copy)]
 struct Turn {
     /// Odd: 2n - 1 for the n-th.
     number: u32,
     weight: u32,
-    claim: u32,
+    /// Its claims: from this one.
+    first: usize,
+    /// To before this one.
+    end: usize,
+}
+
+impl Turn {
+    const fn claims(self) -> Range<usize> {
+        self.first..self.end
+    }
 }
 
 impl Ord for Turn {
     fn cmp(&self, other: &Self) -> Ordering {
         let ours = u64::from(self.number) * u64::from(other.weight);
         let theirs = u64::from(other.number) * u64::from(self.weight);
-        ours.cmp(&theirs).then(self.claim.cmp(&other.claim))
+        ours.cmp(&theirs).then(self.weight.cmp(&other.weight))
     }
 }
 
@@ -324,6 +348,26 @@ mod tests {
             .count();
         // A modulo hash would move 99 of 100. NSDI'16, section 5.3: a few per cent.
         assert!(moved * 100 < of_living * 3, "{moved} of {of_living}");
+    }
+
+    #[test]
+    fn table_is_the_same_in_every_version_and_on_every_host() {
+        // Worked out by a second implementation, in Python, from the words at the top of this file.
+        let of = |identity, weight| Member { identity, weight };
+        let members = [of(11, 1), of(22, 2), of(33, 2), of(44, 0), of(55, 7)];
+        let table = fill(&members, 99, 1021);
+        let first = [
+            4, 2, 4, 2, 4, 1, 0, 4, 4, 0, 4, 4, 4, 4, 2, 4, 2, 0, 4, 4, 4, 1, 4, 4,
+        ];
+        assert_eq!(table[..24], first);
+        assert_eq!(counts(&table, 5), [85, 170, 170, 0, 596]);
+        // FNV-1a over the members' indices.
+        let fnv1a =
+            |hash: u64, &member: &u32| (hash ^ u64::from(member)).wrapping_mul(0x100_0000_01b3);
+        assert_eq!(
+            table.iter().fold(0xcbf2_9ce4_8422_2325, fnv1a),
+            0xb42f_895e_1d61_349d
+        );
     }
 
     #[test]

@@ -4,18 +4,18 @@
 //! it; the simulator drives the same one.
 //!
 //! **Order.** Give every event that has arrived to [`Prober::on_event`] *before*
-//! [`Prober::poll_command`]: deadlines are looked at in the latter alone, so an answer that was there
-//! when the loop came to look wins over its deadline, however late the loop.
+//! [`Prober::poll_command`]: deadlines are looked at in the latter alone, so an answer that was
+//! there when the loop came to look wins over its deadline, however late the loop.
 //!
 //! **A probe.** A target's timer fires at each of its slots. Free: it queues for a place in flight,
 //! those that are not sick before those that are. Still queued from the slot before: that one is
 //! reported as [`LocalFault::NoSlot`]. Still in flight: the slot is skipped. A probe whose deadline
 //! passes is cancelled, and ends when what was cancelled has answered.
 //!
-//! **Bounds.** A probe in flight has a place for its report kept free in the queue, and nothing that
-//! reports is begun without one; undrained reports thus stop new starts and lose nothing. A judge
-//! stands in the queue of changes at most once: changes that nobody took in between come out as one,
-//! from the first state to the last.
+//! **Bounds.** A probe in flight has a place for its report kept free in the queue, and nothing
+//! that reports is begun without one; undrained reports thus stop new starts and lose nothing. A
+//! judge stands in the queue of changes at most once: changes that nobody took in between come out
+//! as one, from the first state to the last.
 
 use std::collections::VecDeque;
 

@@ -47,8 +47,9 @@ pub fn record(registers: &mut Registers, outcome: Outcome, family: Family) {
 
 /// The new bit of each register (bit n for register n) for a result: how far the probe came.
 ///
-/// Differs from Varnish in what Varnish cannot see: a response whose framing is broken or cut short.
-/// A broken one was received and is not good (`R`, no `H`), a cut one is a failed reception (`r`).
+/// Differs from Varnish in what Varnish cannot see: a response whose framing is broken or cut
+/// short. A broken one was received and is not good (`R`, no `H`), a cut one is a failed reception
+/// (`r`).
 #[must_use]
 pub const fn bits_of(outcome: Outcome, family: Family) -> u8 {
     let opened = match family {

@@ -1,10 +1,10 @@
 //! When a target is due: a first probe soon, then a fixed grid of its own.
 //!
 //! The grid is `phase + n * interval` of the monotonic clock, the phase hashed from the target's
-//! identity and the host's seed. It does not depend on when the agent started or on how long a probe
-//! took, so restarts and slow answers leave the load as evenly spread as it was.
+//! identity and the host's seed. It does not depend on when the agent started or on how long a
+//! probe took, so restarts and slow answers leave the load as evenly spread as it was.
 
-use crate::hash::{GOLDEN, seeded};
+use crate::hash::seeded;
 use crate::limits::FIRST_PROBE_NS_MAX;
 use crate::plan::Nanos;
 use crate::wheel::TICK_NS;
@@ -25,10 +25,7 @@ pub fn first_ns(identity: u128, seed: u64, interval_ns: Nanos, now: Nanos) -> Na
     if interval_ns <= FIRST_PROBE_NS_MAX {
         next_ns(phase_ns(identity, seed, interval_ns), interval_ns, now)
     } else {
-        now + spread_ns(
-            seeded(identity, seed.wrapping_add(GOLDEN)),
-            FIRST_PROBE_NS_MAX,
-        )
+        now + spread_ns(seeded(identity, seed), FIRST_PROBE_NS_MAX)
     }
 }
 

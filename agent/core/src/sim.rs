@@ -1,9 +1,9 @@
 //! A simulated engine and network around the real prober, on a virtual clock.
 //!
 //! Drives a [`Prober`] exactly as the engine must: wakes at the earlier of the next arrival and
-//! [`Prober::next_wake`], gives what has arrived, then takes commands until there are none, and drains
-//! reports and changes. The peers, the loop's lateness and the loss are drawn from a seed: same plan,
-//! same seed, same calls, same trace.
+//! [`Prober::next_wake`], gives what has arrived, then takes commands until there are none, and
+//! drains reports and changes. The peers, the loop's lateness and the loss are drawn from a seed:
+//! same plan, same seed, same calls, same trace.
 //!
 //! For tests, benches and explanations. It allocates.
 

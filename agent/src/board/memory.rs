@@ -27,7 +27,7 @@ pub struct Mapped<T: Pod> {
     elements: PhantomData<T>,
 }
 
-// SAFETY: the memory stays mapped until drop, belongs to no thread, and is only accessed atomically.
+// SAFETY: the memory stays mapped until drop, belongs to no thread; access is atomic.
 unsafe impl<T: Pod> Send for Mapped<T> {}
 // SAFETY: as above: every access through a shared reference is an atomic one.
 unsafe impl<T: Pod> Sync for Mapped<T> {}

@@ -116,13 +116,13 @@ impl Counters {
         self.cell.outcomes[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Probes that ended.
+    /// Probes that were begun and ended: all but those that found no slot.
     #[must_use]
     pub fn probes(&self) -> u64 {
-        OutcomeKind::ALL
+        let begun = OutcomeKind::ALL
             .iter()
-            .map(|kind| self.outcomes(*kind))
-            .sum()
+            .filter(|kind| **kind != OutcomeKind::NoSlot);
+        begun.map(|kind| self.outcomes(*kind)).sum()
     }
 
     /// Probes that started more than [`LATE_NS`] after their moment.
@@ -261,6 +261,14 @@ mod tests {
         assert_eq!(counters.outcomes(OutcomeKind::OtherStatus), 1);
         assert_eq!(counters.probes(), 1);
         assert_eq!(counters.late(), 0);
+    }
+
+    #[test]
+    fn probe_without_a_slot_is_none_that_ended() {
+        let counters = Counters::default();
+        counters.on_report(&report(Outcome::Indeterminate(LocalFault::NoSlot), 0));
+        assert_eq!(counters.outcomes(OutcomeKind::NoSlot), 1);
+        assert_eq!(counters.probes(), 0);
     }
 
     #[test]

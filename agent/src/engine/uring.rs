@@ -380,9 +380,7 @@ impl From<SocketAddr> for Address {
 fn set_up(slots: u32) -> Result<IoUring, EngineError> {
     // Per slot one operation and one cancel can be unanswered, so the queue does not overflow; on a
     // ring so large that it could, the kernel keeps what does not fit (IORING_FEAT_NODROP).
-    let completions = (2 * slots)
-        .max(2 * SUBMISSION_ENTRIES)
-        .min(COMPLETION_ENTRIES_MAX);
+    let completions = (2 * slots).clamp(2 * SUBMISSION_ENTRIES, COMPLETION_ENTRIES_MAX);
     let uring = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()

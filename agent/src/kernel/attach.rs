@@ -33,7 +33,8 @@ pub enum AttachedMode {
     XdpGeneric,
     /// TC ingress, by a TCX link.
     Tcx,
-    /// TC ingress, by a filter on clsact: the kernel has no TCX, so there is no link.
+    /// TC ingress, by a filter on clsact: the kernel has no TCX, so there is no link. The clsact
+    /// qdisc itself stays after a detach: others may have put filters there.
     Clsact,
 }
 
@@ -140,6 +141,18 @@ impl Datapath {
                 let note = format!("generic, because native failed: {error}");
                 self.check_xdp(interface, false, false, Some(note))
             }
+            Err(KernelError::Attach {
+                interface,
+                mode,
+                reason,
+            }) => Err(KernelError::Attach {
+                interface,
+                mode,
+                reason: format!(
+                    "{reason}; if its driver lacks XDP or its MTU is too large for it, set mode \
+                     \"auto\" or \"generic\""
+                ),
+            }),
             Err(error) => Err(error),
         }
     }

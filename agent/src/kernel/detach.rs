@@ -133,18 +133,18 @@ impl LinkKind {
         }
     }
 
-    /// The name of the pin for `interface`.
+    /// The name of the pin for `interface`. The BPF file system takes no dots, which VLAN
+    /// interfaces have; interface names have no colons (net/core/dev.c, `dev_valid_name`).
     pub(super) fn pin_name(self, interface: &str) -> String {
-        format!("{interface}-{}", self.name())
+        format!("{}-{}", interface.replace('.', ":"), self.name())
     }
 
     /// Interface and kind that a pin's name tells.
-    fn parse(pin_name: &str) -> Option<(&str, Self)> {
+    fn parse(pin_name: &str) -> Option<(String, Self)> {
         let (interface, kind) = pin_name.rsplit_once('-')?;
-        let kind = [Self::Xdp, Self::Tcx, Self::Clsact]
-            .into_iter()
-            .find(|k| k.name() == kind)?;
-        Some((interface, kind))
+        let all = [Self::Xdp, Self::Tcx, Self::Clsact];
+        let kind = all.into_iter().find(|candidate| candidate.name() == kind)?;
+        Some((interface.replace(':', "."), kind))
     }
 }
 
@@ -159,15 +159,15 @@ pub(super) fn remove_link(pin: &Path) -> Result<Option<Removed>, KernelError> {
         return Ok(None);
     };
     let program_id = match kind {
-        LinkKind::Xdp | LinkKind::Tcx => Some(detach_link(pin, interface)?),
+        LinkKind::Xdp | LinkKind::Tcx => Some(detach_link(pin, &interface)?),
         LinkKind::Clsact => {
-            remove_filter(interface)?;
+            remove_filter(&interface)?;
             None
         }
     };
     fs::remove_file(pin).map_err(failed("remove", pin))?;
     Ok(Some(Removed::Link {
-        interface: interface.to_owned(),
+        interface,
         hook: kind.name(),
         program_id,
     }))
@@ -220,13 +220,21 @@ mod tests {
 
     #[test]
     fn a_pin_tells_interface_and_hook_though_interfaces_have_dashes() {
-        assert_eq!(LinkKind::parse("eth0-xdp"), Some(("eth0", LinkKind::Xdp)));
+        assert_eq!(
+            LinkKind::parse("eth0-xdp"),
+            Some(("eth0".to_owned(), LinkKind::Xdp))
+        );
         assert_eq!(
             LinkKind::parse("br-lan-tcx"),
-            Some(("br-lan", LinkKind::Tcx))
+            Some(("br-lan".to_owned(), LinkKind::Tcx))
         );
         assert_eq!(LinkKind::parse("eth0-other"), None);
         assert_eq!(LinkKind::Clsact.pin_name("br-lan"), "br-lan-clsact");
+        assert_eq!(LinkKind::Xdp.pin_name("eth0.100"), "eth0:100-xdp");
+        assert_eq!(
+            LinkKind::parse("eth0:100-xdp"),
+            Some(("eth0.100".to_owned(), LinkKind::Xdp))
+        );
     }
 
     #[test]

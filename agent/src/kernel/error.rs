@@ -37,6 +37,17 @@ pub enum KernelError {
         /// The pin directory.
         path: PathBuf,
     },
+    /// A name on the BPF file system has a dot.
+    #[error(
+        "cannot make {}: a BPF file system takes no names with a dot, as {name:?} has; give the \
+         instance another name", path.display()
+    )]
+    PinName {
+        /// The pin directory.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// Another agent holds the pin directory.
     #[error(
         "another agent of this instance runs (it holds {}): stop it, or give this one another \
@@ -82,7 +93,8 @@ pub enum KernelError {
     /// Somebody else's XDP program is on the interface.
     #[error(
         "{interface} already runs an XDP program that is not ours (id {program_id}, name \
-         {program_name:?}): remove it with `{}`, then start again", removal(interface, *generic)
+         {program_name:?}): remove it with `{}` (if a bpf_link holds it: stop its owner), then \
+         start again", removal(interface, *generic)
     )]
     ForeignProgram {
         /// The interface.

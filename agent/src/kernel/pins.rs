@@ -14,8 +14,9 @@ use super::error::KernelError;
 pub const MAPS_FOLDER: &str = "maps";
 /// Folder of the pin directory in which the links are pinned.
 pub const LINKS_FOLDER: &str = "links";
-/// Where the maps of an agent that died stand while a new agent loads.
-pub(super) const OLD_MAPS_FOLDER: &str = "maps.old";
+/// Where the maps of an agent that died stand while a new agent loads. No dot: the BPF file system
+/// reserves names with dots (kernel/bpf/inode.c, `bpf_lookup`).
+pub(super) const OLD_MAPS_FOLDER: &str = "maps-old";
 
 /// Whether `path`, or the nearest parent of it that exists, is on a BPF file system.
 #[must_use]
@@ -41,6 +42,12 @@ impl Pins {
         if !on_bpf_file_system(directory) {
             return Err(KernelError::NoBpfFileSystem {
                 path: directory.to_owned(),
+            });
+        }
+        if let Some(name) = name_with_dot(directory) {
+            return Err(KernelError::PinName {
+                path: directory.to_owned(),
+                name,
             });
         }
         let mut made = Vec::new();
@@ -183,6 +190,14 @@ pub(super) fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) ->
     }
 }
 
+/// The part of `path` on the BPF file system that has a dot in its name.
+fn name_with_dot(path: &Path) -> Option<String> {
+    path.ancestors()
+        .take_while(|path| !path.exists())
+        .map(name_of)
+        .find(|name| name.contains('.'))
+}
+
 /// Makes `path` and its missing parents, 0700, and notes which it made.
 fn make_directories(path: &Path, made: &mut Vec<PathBuf>) -> Result<(), KernelError> {
     if path.is_dir() {
@@ -238,6 +253,22 @@ mod tests {
         assert!(error.contains(&*wanted.to_string_lossy()), "{error}");
         assert!(!error.contains('\n'), "{error}");
         assert!(!directory.path().join("sickbay").exists());
+    }
+
+    #[test]
+    fn a_name_with_a_dot_is_found_below_what_exists() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(
+            name_of(directory.path()).starts_with('.'),
+            "what exists does not count"
+        );
+        let path = directory.path();
+        assert_eq!(
+            name_with_dot(&path.join("sickbay/a.b")),
+            Some("a.b".to_owned())
+        );
+        assert_eq!(name_with_dot(&path.join("sickbay/a-b")), None);
+        assert_eq!(name_with_dot(path), None);
     }
 
     #[test]

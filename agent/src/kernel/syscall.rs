@@ -55,13 +55,13 @@ pub fn pinned(path: &Path) -> io::Result<OwnedFd> {
         flags: u32,
     }
     let path = CString::new(path.as_os_str().as_bytes())?;
-    let attribute = Attribute {
+    let mut attribute = Attribute {
         path: path.as_ptr() as u64,
         fd: 0,
         flags: 0,
     };
     // SAFETY: the path is a C string that lives through the call.
-    let fd = unsafe { bpf(command::OBJ_GET, &attribute) }?;
+    let fd = unsafe { bpf(command::OBJ_GET, &mut attribute) }?;
     // SAFETY: the kernel just opened this descriptor for us, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -98,13 +98,13 @@ pub fn program_name(id: u32) -> io::Result<String> {
         next_id: u32,
         flags: u32,
     }
-    let attribute = Attribute {
+    let mut attribute = Attribute {
         id,
         next_id: 0,
         flags: 0,
     };
     // SAFETY: the attribute holds no pointer.
-    let fd = unsafe { bpf(command::PROG_GET_FD_BY_ID, &attribute) }?;
+    let fd = unsafe { bpf(command::PROG_GET_FD_BY_ID, &mut attribute) }?;
     // SAFETY: the kernel just opened this descriptor for us, and nobody else knows it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // struct bpf_prog_info has its 16-byte name at offset 64.
@@ -122,9 +122,9 @@ pub fn program_name(id: u32) -> io::Result<String> {
 
 /// Detaches the link behind `fd`, whoever else holds it (5.9).
 pub fn detach_link(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let attribute = fd.as_raw_fd();
+    let mut attribute = fd.as_raw_fd();
     // SAFETY: the attribute holds no pointer.
-    unsafe { bpf(command::LINK_DETACH, &attribute) }.map(drop)
+    unsafe { bpf(command::LINK_DETACH, &mut attribute) }.map(drop)
 }
 
 /// Reads one value of a map. `value` has the bytes the map gives: its value size; for per-CPU
@@ -141,7 +141,7 @@ pub fn look_up(fd: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<(
     let info = map_info(fd)?;
     expect_room(info.key_size as usize, key.len())?;
     expect_room(value_bytes(&info)?, value.len())?;
-    let attribute = Attribute {
+    let mut attribute = Attribute {
         fd: fd.as_raw_fd().cast_unsigned(),
         reserved: 0,
         key: key.as_ptr() as u64,
@@ -149,7 +149,7 @@ pub fn look_up(fd: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<(
         flags: 0,
     };
     // SAFETY: key and value are as long as the map's info says, and live through the call.
-    unsafe { bpf(command::MAP_LOOKUP_ELEM, &attribute) }.map(drop)
+    unsafe { bpf(command::MAP_LOOKUP_ELEM, &mut attribute) }.map(drop)
 }
 
 /// Reads an array map from its first entry on, as many as `values` has room for, in one call
@@ -185,7 +185,7 @@ pub fn look_up_batch(fd: BorrowedFd<'_>, values: &mut [u8]) -> io::Result<u32> {
     };
     // SAFETY: `keys` and `values` have room for `count` entries of the sizes the map's info says,
     // and the kernel writes at most that many; it also writes `count` back into the attribute.
-    let result = unsafe { bpf_writing(command::MAP_LOOKUP_BATCH, &mut attribute) };
+    let result = unsafe { bpf(command::MAP_LOOKUP_BATCH, &mut attribute) };
     match result {
         // ENOENT: the end of the map was reached, which is what was asked for.
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
@@ -245,35 +245,22 @@ fn object_info(fd: BorrowedFd<'_>) -> io::Result<[u32; 24]> {
         info: u64,
     }
     let mut info = [0_u32; 24];
-    let attribute = Attribute {
+    let mut attribute = Attribute {
         fd: fd.as_raw_fd().cast_unsigned(),
         info_bytes: size_of_val(&info) as u32,
         info: info.as_mut_ptr() as u64,
     };
     // SAFETY: the kernel writes at most `info_bytes` to `info`, which has them; all zero, it asks
     // for no further buffer to be filled.
-    unsafe { bpf(command::OBJ_GET_INFO_BY_FD, &attribute) }?;
+    unsafe { bpf(command::OBJ_GET_INFO_BY_FD, &mut attribute) }?;
     Ok(info)
-}
-
-/// # Safety
-///
-/// As for [`bpf_writing`]; the command does not write to the attribute itself in a way we read.
-unsafe fn bpf<T>(command: i32, attribute: &T) -> io::Result<i32> {
-    // SAFETY: the caller's promise; bpf(2) copies the attribute in and, for these commands, writes
-    // back nothing that the caller reads, so a copy may stand in its place.
-    unsafe {
-        let mut copy = core::mem::MaybeUninit::<T>::uninit();
-        copy.as_mut_ptr().copy_from_nonoverlapping(attribute, 1);
-        bpf_writing(command, &mut *copy.as_mut_ptr())
-    }
 }
 
 /// # Safety
 ///
 /// `T` is the start of `union bpf_attr` as this command reads it, without padding; pointers in it
 /// are valid for what the command reads and writes through them.
-unsafe fn bpf_writing<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
+unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
     // SAFETY: the attribute is valid for its size, which is told; the rest is the caller's promise.
     let result = unsafe {
         libc::syscall(

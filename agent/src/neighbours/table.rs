@@ -15,6 +15,9 @@ type Key = (u32, IpAddr);
 struct Known {
     /// The last MAC it had.
     mac: Option<[u8; 6]>,
+    /// Whether the kernel has an entry with a MAC.
+    usable: bool,
+    /// Whether the kernel has confirmed it of late.
     fresh: bool,
 }
 
@@ -87,10 +90,10 @@ impl Table {
         }
     }
 
-    /// From now on only neighbours that are reported again count as fresh.
+    /// From now on only neighbours that are reported again count.
     pub(super) fn expire(&mut self) {
         for known in self.neighbours.values_mut() {
-            known.fresh = false;
+            (known.usable, known.fresh) = (false, false);
         }
     }
 
@@ -101,21 +104,22 @@ impl Table {
             return;
         };
         let known = self.neighbours.entry(key).or_default();
-        known.fresh = neighbour.fresh;
+        (known.usable, known.fresh) = (neighbour.mac.is_some(), neighbour.fresh);
         if neighbour.mac.is_some() && known.mac != neighbour.mac {
             known.mac = neighbour.mac;
             self.touched.extend(addresses);
         }
     }
 
-    /// Neighbours without a MAC; with `stale`, those too that are not fresh.
+    /// Neighbours of which the kernel has no usable entry; with `stale`, those too that are not
+    /// fresh.
     pub(super) fn unresolved(&self, stale: bool) -> Vec<Key> {
         self.leads_to
             .keys()
             .filter(|key| {
                 self.neighbours
                     .get(key)
-                    .is_none_or(|known| known.mac.is_none() || (stale && !known.fresh))
+                    .is_none_or(|known| !known.usable || (stale && !known.fresh))
             })
             .copied()
             .collect()
@@ -280,8 +284,20 @@ mod tests {
         assert_eq!(changes(&mut table).len(), 2);
         table.neighbour(&answers(A, None, false));
         assert_eq!(changes(&mut table), []);
+        assert_eq!(table.unresolved(false), [(7, A)]);
+    }
+
+    #[test]
+    fn a_stale_neighbour_is_asked_for_in_the_slow_round_and_a_dropped_one_at_once() {
+        let mut table = table();
+        table.route(A, on_link(A));
+        table.neighbour(&answers(A, Some(THEIRS), false));
         assert_eq!(table.unresolved(false), []);
         assert_eq!(table.unresolved(true), [(7, A)]);
+        table.neighbour(&answers(A, Some(THEIRS), true));
+        assert_eq!(table.unresolved(true), []);
+        table.expire();
+        assert_eq!(table.unresolved(false), [(7, A)]);
     }
 
     #[test]

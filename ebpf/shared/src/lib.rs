@@ -16,6 +16,9 @@ pub mod counters;
 pub mod hash;
 /// The bounds that the maps, the loops and the agent obey, related by const assertions.
 pub mod limits;
+/// The host's tables, counters and packets, for tests.
+#[cfg(any(test, feature = "model"))]
+pub mod model;
 /// Packets: what the decision reads of them, and nothing it cannot be sure of.
 pub mod packet;
 /// Plain old data: structs as bytes and back, for maps and memory maps.
@@ -26,3 +29,6 @@ pub mod select;
 pub mod steer;
 /// Tables: what the decision looks up, wherever it stands.
 pub mod tables;
+
+#[cfg(test)]
+mod tests;

@@ -93,11 +93,11 @@ impl Header {
 
     /// Takes in bytes, at least one; says how many of them were used.
     pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> (HeaderStep, usize) {
-        let used = match (self.place, self.field, self.carriage) {
+        let used = match (self.place, self.field) {
             // The value of a field that says nothing of the body: on to the line's end.
-            (Place::Value, Field::Other, false) => {
+            (Place::Value, Field::Other) => {
                 let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
-                end.unwrap_or(bytes.len()).min(LINE_BYTES_MAX)
+                end.unwrap_or(bytes.len())
             }
             _ => 0,
         };

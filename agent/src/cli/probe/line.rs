@@ -72,7 +72,7 @@ impl<'a> Printer<'a> {
             "VERDICT",
             "BITS",
             "GOOD",
-            "TIME",
+            "TOOK",
             width = self.name_width,
         )
     }

@@ -245,3 +245,20 @@ fn initial_at_the_threshold_is_usable_before_any_probe() {
     );
     assert_eq!(bench.history().registers[HAPPY], 0b11);
 }
+
+#[test]
+fn silence_is_ten_intervals_where_they_are_long() {
+    let mut plan = plan(1, 2, HTTP);
+    plan.probes[0].interval_ns = 7 * SECOND;
+    let mut bench = Bench::new(&plan);
+    bench.probe(Event::Received(OK));
+    bench.probe(Event::Received(OK));
+    let heard = bench.now;
+    while !bench.history().unknown {
+        bench.probe(Event::Failed {
+            phase: Phase::Connect,
+            errno: 99,
+        });
+    }
+    assert_eq!(bench.now - heard, 70 * SECOND);
+}

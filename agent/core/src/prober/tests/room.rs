@@ -101,3 +101,34 @@ fn event_that_fits_no_command_stops_a_debug_build() {
     let mut bench = Bench::new(&plan(1, 2, HTTP));
     bench.event(SlotIndex(1), Event::Closed);
 }
+
+#[test]
+fn room_that_comes_with_the_next_slot_is_in_time() {
+    let mut bench = Bench::new(&plan(3, 2, HTTP));
+    let (one, two) = (bench.start(), bench.start());
+    while bench.now < START + SECOND {
+        bench.now = bench.prober.next_wake();
+        while let Some(command) = bench.poll() {
+            assert!(matches!(command, Command::Cancel { .. }), "{command:?}");
+        }
+    }
+    // The third was due and waits; the others' connections close only now, as its next slot comes.
+    let third = (0..3)
+        .map(TargetIndex)
+        .find(|&target| bench.prober.targets[target.0 as usize].place() == Place::Waiting);
+    let third = third.expect("one target waits");
+    bench.now = bench.prober.targets[third.0 as usize].due_ns();
+    for slot in [one, two] {
+        bench.failed(slot, Phase::Connect, ECANCELED);
+        bench.report();
+    }
+    for slot in [one, two] {
+        assert_eq!(
+            bench.prober.slots.next_wanted(),
+            Some(Command::Close { slot })
+        );
+        bench.event(slot, Event::Closed);
+    }
+    assert!(matches!(bench.poll(), Some(Command::Start { target, .. }) if target == third));
+    assert_eq!(bench.prober.counters().no_slot, 0);
+}

@@ -160,6 +160,29 @@ fn black_hole_seen_through_a_stalled_loop_is_not_held_against_the_target() {
 }
 
 #[test]
+fn answer_that_had_arrived_whole_counts_although_the_loop_read_half_of_it_too_late() {
+    // More than one receive takes.
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 6000\r\n\r\n";
+    let response = [&head[..], &[b'x'; 6000]].concat();
+    let plan = plan(1, window(1, 1), 0, http(SECOND, 500 * MS), 2);
+    let mut sim = Sim::new(&plan, 1, START);
+    let peer = Peer::new(Behaviour::Answers(Cow::Owned(response)));
+    sim.set_peer(TargetIndex(0), peer.with_delay_ns(10 * MS));
+    while sim.prober().in_flight_count() == 0 {
+        Log::run_for(&mut sim, MS);
+    }
+    sim.stall_until(sim.now() + 600 * MS);
+    let log = Log::run_for(&mut sim, 600 * MS);
+    assert_eq!(
+        log.reports[0].outcome,
+        Outcome::Answered {
+            status: 200,
+            good: true
+        }
+    );
+}
+
+#[test]
 fn dead_rack_does_not_starve_the_living() {
     // 16 slots; 200 dead targets would want 200 * 0.5 s / 1 s = 100 of them.
     let plan = plan(300, window(2, 1), 0, http(SECOND, 500 * MS), 16);

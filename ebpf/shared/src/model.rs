@@ -1,0 +1,291 @@
+//! The host's tables, counters and packets: what tests decide with, in place of maps and frames.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::vec;
+use std::vec::Vec;
+
+use crate::abi::{
+    Backend, BackendCounters, BackendRef, FlowEntry, GlobalCounters, Pool, Service,
+    ServiceCounters, ServiceKey, Slot,
+};
+use crate::counters::Counters;
+use crate::limits::GROUP_WORDS;
+use crate::packet::{Flow, Packet};
+use crate::pod::Pod;
+use crate::tables::{Bitmap, NextHop, Tables};
+
+/// Packets whose expected fate is written out; run on the host and in the kernel.
+pub mod fixtures;
+/// Frames, header by header, right or wrong.
+pub mod frame;
+
+/// The tables as plain collections; entries and clock behind cells, as maps are.
+#[derive(Clone, Debug, Default)]
+pub struct ModelTables {
+    /// By key.
+    pub services: HashMap<ServiceKey, Service>,
+    /// All tables, one after the other.
+    pub slots: Vec<Slot>,
+    /// By pool index.
+    pub pools: Vec<Pool>,
+    /// By pool index.
+    pub pool_counts: Vec<u64>,
+    /// By word index / [`GROUP_WORDS`].
+    pub group_counts: Vec<u32>,
+    /// By word index.
+    pub takes_new: Vec<u64>,
+    /// By word index.
+    pub serves_old: Vec<u64>,
+    /// By word index.
+    pub allowed: Vec<u64>,
+    /// By backend index.
+    pub backends: Vec<Backend>,
+    /// The flows that do not follow their slot.
+    pub entries: RefCell<HashMap<Flow, FlowEntry>>,
+    /// The clock.
+    pub clock_ns: Cell<u64>,
+    /// No entry can be written.
+    pub full: bool,
+}
+
+impl ModelTables {
+    /// Tables with room for `words` bitmap words, as many backends, and nothing in use.
+    #[must_use]
+    pub fn new(words: u32) -> Self {
+        let count = words as usize;
+        Self {
+            group_counts: vec![0; count.div_ceil(GROUP_WORDS as usize)],
+            takes_new: vec![0; count],
+            serves_old: vec![0; count],
+            allowed: vec![0; count],
+            backends: vec![Backend::default(); count * 64],
+            ..Self::default()
+        }
+    }
+
+    /// Adds a pool and returns its index; its place is the caller's choice.
+    pub fn add_pool(&mut self, first_word: u32, word_count: u32) -> u32 {
+        self.pools.push(Pool {
+            first_word,
+            word_count,
+            ..Pool::default()
+        });
+        self.pool_counts.push(0);
+        (self.pools.len() - 1) as u32
+    }
+
+    /// Puts a backend into use, healthy, with MACs and an interface made of its index.
+    pub fn add_backend(&mut self, index: u32, pool: u32, generation: u32) -> BackendRef {
+        let [low, high, ..] = index.to_le_bytes();
+        self.backends[index as usize] = Backend {
+            next_hop: u64::from_le_bytes([2, 0, 0, 0, high, low, 1, 0]),
+            source_mac: u64::from_le_bytes([6, 0, 0, 0, high, low, 0, 0]),
+            interface_index: 10 + index,
+            generation,
+            pool,
+            ..Backend::default()
+        };
+        self.put_bit(Bitmap::ServesOld, index, true);
+        self.put_bit(Bitmap::Allowed, index, true);
+        self.put_bit(Bitmap::TakesNew, index, true);
+        BackendRef::new(index, generation)
+    }
+
+    /// Makes a backend healthy or sick, as the agent does: both bits and the counts.
+    pub fn put_health(&mut self, index: u32, healthy: bool) {
+        self.put_bit(Bitmap::ServesOld, index, healthy);
+        self.put_bit(Bitmap::TakesNew, index, healthy);
+    }
+
+    /// Sets or clears a bit, and keeps the counts.
+    pub fn put_bit(&mut self, bitmap: Bitmap, index: u32, set: bool) {
+        let word = (index / 64) as usize;
+        let old = self.bits(bitmap)[word];
+        let new = if set {
+            old | 1 << (index % 64)
+        } else {
+            old & !(1 << (index % 64))
+        };
+        match bitmap {
+            Bitmap::TakesNew => self.takes_new[word] = new,
+            Bitmap::ServesOld => self.serves_old[word] = new,
+            Bitmap::Allowed => self.allowed[word] = new,
+        }
+        if bitmap == Bitmap::TakesNew {
+            let pool = self.backends[index as usize].pool as usize;
+            let group = word / GROUP_WORDS as usize;
+            let (more, less) = (new.count_ones(), old.count_ones());
+            self.group_counts[group] = self.group_counts[group] + more - less;
+            self.pool_counts[pool] = self.pool_counts[pool] + u64::from(more) - u64::from(less);
+        }
+    }
+
+    /// A backend's bit.
+    #[must_use]
+    pub fn has_bit(&self, bitmap: Bitmap, index: u32) -> bool {
+        self.bits(bitmap)[(index / 64) as usize] >> (index % 64) & 1 == 1
+    }
+
+    /// Lets time pass.
+    pub fn advance_ns(&self, ns: u64) {
+        self.clock_ns.set(self.clock_ns.get() + ns);
+    }
+
+    fn bits(&self, bitmap: Bitmap) -> &Vec<u64> {
+        match bitmap {
+            Bitmap::TakesNew => &self.takes_new,
+            Bitmap::ServesOld => &self.serves_old,
+            Bitmap::Allowed => &self.allowed,
+        }
+    }
+}
+
+impl Tables for ModelTables {
+    fn service(&self, flow: &Flow) -> Option<&Service> {
+        let bytes: Vec<u8> = flow
+            .service_key()
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        self.services.get(&ServiceKey::from_bytes(&bytes)?)
+    }
+
+    fn slot(&self, index: u32) -> Option<Slot> {
+        self.slots.get(index as usize).copied()
+    }
+
+    fn pool(&self, index: u32) -> Option<Pool> {
+        self.pools.get(index as usize).copied()
+    }
+
+    fn pool_count(&self, pool: u32) -> u32 {
+        self.pool_counts
+            .get(pool as usize)
+            .copied()
+            .unwrap_or_default() as u32
+    }
+
+    fn group_count(&self, group: u32) -> u32 {
+        self.group_counts
+            .get(group as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn word(&self, bitmap: Bitmap, index: u32) -> u64 {
+        self.bits(bitmap)
+            .get(index as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn generation(&self, backend_index: u32) -> u32 {
+        self.backends
+            .get(backend_index as usize)
+            .map_or(0, |backend| backend.generation)
+    }
+
+    fn next_hop(&self, backend_index: u32) -> NextHop {
+        self.backends
+            .get(backend_index as usize)
+            .map_or_else(NextHop::default, |backend| NextHop {
+                next_hop: backend.next_hop,
+                source_mac: backend.source_mac,
+                interface_index: backend.interface_index,
+            })
+    }
+
+    fn entry(&self, flow: &Flow) -> FlowEntry {
+        self.entries.borrow().get(flow).copied().unwrap_or_default()
+    }
+
+    fn write_entry(&self, flow: &Flow, entry: &FlowEntry) -> bool {
+        if !self.full {
+            self.entries.borrow_mut().insert(*flow, *entry);
+        }
+        !self.full
+    }
+
+    fn stamp_entry(&self, flow: &Flow, now_ns: u64) {
+        if let Some(entry) = self.entries.borrow_mut().get_mut(flow) {
+            entry.seen_ns = now_ns;
+        }
+    }
+
+    fn delete_entry(&self, flow: &Flow) {
+        self.entries.borrow_mut().remove(flow);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.get()
+    }
+}
+
+/// All counters; those that never moved are not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelCounters {
+    /// Of packets that belong to no service.
+    pub global: RefCell<GlobalCounters>,
+    /// By service index.
+    pub services: RefCell<HashMap<u32, ServiceCounters>>,
+    /// By backend index.
+    pub backends: RefCell<HashMap<u32, BackendCounters>>,
+}
+
+impl Counters for ModelCounters {
+    fn global(&self, count: impl FnOnce(&mut GlobalCounters)) {
+        count(&mut self.global.borrow_mut());
+    }
+
+    fn service(&self, index: u32, count: impl FnOnce(&mut ServiceCounters)) {
+        count(self.services.borrow_mut().entry(index).or_default());
+    }
+
+    fn backend(&self, index: u32, count: impl FnOnce(&mut BackendCounters)) {
+        count(self.backends.borrow_mut().entry(index).or_default());
+    }
+}
+
+/// A packet as a slice, read with the bounds of the slice.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<'a> {
+    /// The frame.
+    pub frame: &'a [u8],
+    /// See [`Packet::tags_taken_off`].
+    pub tags_taken_off: usize,
+}
+
+impl<'a> Bytes<'a> {
+    /// The frame, with nothing taken off.
+    #[must_use]
+    pub const fn new(frame: &'a [u8]) -> Self {
+        Self {
+            frame,
+            tags_taken_off: 0,
+        }
+    }
+}
+
+impl Packet for Bytes<'_> {
+    fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.frame.get(offset..offset + N)?.try_into().ok()
+    }
+
+    fn words<const N: usize>(&self, offset: usize) -> Option<[u32; N]> {
+        let bytes = self.frame.get(offset..offset + 4 * N)?;
+        let mut words = [0; N];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_bytes(bytes)?;
+        }
+        Some(words)
+    }
+
+    fn size_bytes(&self) -> u32 {
+        self.frame.len() as u32
+    }
+
+    fn tags_taken_off(&self) -> usize {
+        self.tags_taken_off
+    }
+}

@@ -1,0 +1,79 @@
+//! Packets whose expected fate is written out, on the host.
+
+use std::collections::HashMap;
+use std::vec::Vec;
+
+use crate::counters::count;
+use crate::model::fixtures::{Fate, Fixture, all};
+use crate::model::{Bytes, ModelCounters};
+use crate::packet::Packet;
+use crate::steer::{Action, decide};
+use crate::tables::NextHop;
+
+#[test]
+fn every_fixture_meets_its_fate_and_moves_its_counters_alone() {
+    let fixtures = all();
+    assert!(40 <= fixtures.len(), "only {} fixtures", fixtures.len());
+    for fixture in fixtures {
+        run(&fixture);
+    }
+}
+
+fn run(fixture: &Fixture) {
+    let Fixture {
+        description,
+        tables,
+        ..
+    } = fixture;
+    let counters = ModelCounters::default();
+    let outcome = decide(&Bytes::new(&fixture.frame), tables);
+    count(&outcome, &counters);
+    let action = match fixture.fate {
+        Fate::Pass => Action::Pass,
+        Fate::Drop => Action::Drop,
+        Fate::To(index) => Action::Forward(NextHop {
+            next_hop: u64::from_le_bytes([2, 0, 0, 0, 0, index as u8, 1, 0]),
+            source_mac: u64::from_le_bytes([6, 0, 0, 0, 0, index as u8, 0, 0]),
+            interface_index: 10 + index,
+        }),
+    };
+    assert_eq!(outcome.action(), action, "{description}: {outcome:?}");
+    let expected = ModelCounters {
+        global: fixture.global.into(),
+        services: fixture
+            .services
+            .iter()
+            .copied()
+            .collect::<HashMap<_, _>>()
+            .into(),
+        backends: fixture
+            .backends
+            .iter()
+            .copied()
+            .collect::<HashMap<_, _>>()
+            .into(),
+    };
+    assert_eq!(counters, expected, "{description}: {outcome:?}");
+    let entries: Vec<_> = tables
+        .entries
+        .borrow()
+        .values()
+        .map(|entry| entry.backend)
+        .collect();
+    assert_eq!(entries, fixture.entries, "{description}: {outcome:?}");
+}
+
+#[test]
+fn tag_beside_the_packet_counts_as_one() {
+    let fixtures = all();
+    let tagged = fixtures
+        .iter()
+        .find(|fixture| fixture.description.starts_with("one 802.1Q tag"))
+        .expect("a fixture of that name");
+    let packet = Bytes {
+        frame: &tagged.frame,
+        tags_taken_off: 1,
+    };
+    assert_eq!(decide(&packet, &tagged.tables).action(), Action::Pass);
+    assert_eq!(packet.size_bytes(), 58);
+}
