@@ -112,10 +112,10 @@ impl Agent {
     /// # Errors
     /// When they are not there.
     pub fn board(&self) -> Result<Board> {
-        Board::open(&self.pin_directory())
+        Board::open(&self.pin_directory().join("maps"))
     }
 
-    /// Where its maps are pinned.
+    /// Where it pins: `maps` and `links`.
     #[must_use]
     pub fn pin_directory(&self) -> PathBuf {
         Path::new(PIN_DIRECTORY).join(&self.instance)
