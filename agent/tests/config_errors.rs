@@ -298,7 +298,7 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
             "odd instance name",
             with("[agent]", "[agent]\ninstance = \"a/b\""),
             "web.toml:14:12: agent.instance: \"a/b\" has the odd character \"/\"; name it with 1 \
-             to 64 letters, digits, \"-\", \"_\", \".\", no dot first",
+             to 64 letters, digits, \"-\", \"_\"",
         ),
         (
             "relative pin directory",
@@ -446,7 +446,7 @@ fn override_of_the_instance_is_blamed_on_the_flag() {
     let error = parse(GOOD, Path::new("web.toml"), &overrides).expect_err("it is wrong");
     assert_eq!(
         error.to_string(),
-        "--instance: \"..\" begins with a dot; name it with 1 to 64 letters, digits, \"-\", \"_\", \
-         \".\", no dot first"
+        "--instance: \"..\" has the odd character \".\"; name it with 1 to 64 letters, digits, \"-\", \
+         \"_\""
     );
 }

@@ -36,7 +36,7 @@ pub(super) fn validate(
         .unwrap_or(&agent.instance)
         .clone();
     if let Some(fault) = name::instance_fault(&instance) {
-        let mend = "name it with 1 to 64 letters, digits, \"-\", \"_\", \".\", no dot first";
+        let mend = "name it with 1 to 64 letters, digits, \"-\", \"_\"";
         if overrides.instance.is_some() {
             report.error_elsewhere(of_flag("--instance", fault, mend));
         } else {
