@@ -6,6 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
 
 /// Everything one instance works on.
@@ -68,7 +70,8 @@ pub struct Request {
 }
 
 /// How a probe's connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum CloseMode {
     /// By RST: leaves no TIME_WAIT behind. Needs kernel 6.7 on the ring; below it, FIN.
     #[default]
@@ -86,8 +89,10 @@ pub struct Target {
     pub address: SocketAddr,
     /// The whole request, ready to send; empty for TCP.
     pub request: Vec<u8>,
-    /// Index into [`Fleet::probes`].
+    /// Index into [`Fleet::probes`]; of several that only differ in their rule, the first.
     pub probe: usize,
+    /// Good results assumed at the start: the lowest of the pools' that share the target.
+    pub initial: u8,
 }
 
 /// A set of backends with its rule.
@@ -152,16 +157,19 @@ pub struct Service {
 }
 
 /// Transport protocol of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// IP protocol 6.
+    /// TCP, IP protocol 6.
+    #[default]
     Tcp,
-    /// IP protocol 17.
+    /// UDP, IP protocol 17.
     Udp,
 }
 
 /// What is done with a service's packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Count what would be done; pass everything.
     #[default]
@@ -171,7 +179,8 @@ pub enum Mode {
 }
 
 /// What new flows get when no backend of the pool takes any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum AllSick {
     /// A backend all the same, from those that are allowed.
     #[default]
@@ -181,7 +190,8 @@ pub enum AllSick {
 }
 
 /// What becomes of established flows whose backend turns sick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum OnSick {
     /// They go on until they close.
     #[default]
@@ -207,7 +217,8 @@ pub enum Program {
 }
 
 /// How an XDP program is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum XdpMode {
     /// Native if the driver can, else generic; which one is shown.
     #[default]

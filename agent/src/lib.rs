@@ -1,4 +1,30 @@
 //! sickbay, the host agent: I/O, kernel, configuration, control. It decides nothing; the core does.
 
+/// The mmapped maps where verdicts, histories and heartbeats stand.
+pub mod board;
+/// What the binary can be asked, one file per subcommand.
+pub mod cli;
+/// From a TOML file to a fleet, with every mistake named.
+pub mod config;
+/// The control plane: the admin socket, its client, the journal of transitions.
+pub mod control;
+/// The loop that carries out what the core asks for: one ring, one thread.
+pub mod engine;
 /// Validated configuration, with every index given out.
 pub mod fleet;
+/// The register graph of varnishadm's `backend.list -p`.
+pub mod graph;
+/// What this host must have: checked at start, refused by name, with the remedy.
+pub mod host;
+/// The kernel side: load the programs, pin the maps, attach, detach, read the counters.
+pub mod kernel;
+/// Next hops: by which MAC and interface each backend is reached, kept fresh.
+pub mod neighbours;
+/// Questions to the kernel's routing netlink: interfaces, XDP in force, routes, neighbours.
+pub mod netlink;
+/// From the core's changes to the board: verdict bits, target records, heartbeats, transitions.
+pub mod publish;
+/// `sickbay run`: the order in which the parts start and stop.
+pub mod run;
+/// Targets over cores: one pinned thread, one engine and one plan each.
+pub mod shard;

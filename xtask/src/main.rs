@@ -1,6 +1,19 @@
 //! The project's own commands: `cargo xtask COMMAND`, one file per command, named after it.
 
+/// `cargo xtask build-ebpf`: the kernel objects.
 mod build_ebpf;
+/// Cargo, called with the project's own arguments.
+mod cargo;
+/// `cargo xtask ci`: format, lint, every test.
+mod ci;
+/// `cargo xtask demo`: one death and one return, seen from a client.
+mod demo;
+/// What runs as process 1 of a private environment.
+mod inside;
+/// What the machine must have, installed through apt.
+mod packages;
+/// `cargo xtask test`: every test, by suites.
+mod test;
 
 use std::process::ExitCode;
 
@@ -18,17 +31,27 @@ struct Arguments {
 enum Command {
     /// Build the kernel objects, target/bpf/*.bpf.o, with any rustc that has its library source
     BuildEbpf,
+    /// Show the main job on a private network: a backend dies, is skipped, and comes back
+    Demo(demo::Arguments),
+    /// Run every test, those that need a kernel included; or the named suites
+    Test(test::Arguments),
+    /// What CI runs: format, lint, then every test
+    Ci,
+    /// The second half of other commands, as process 1 of a private environment
+    #[command(hide = true, subcommand)]
+    Inside(inside::Command),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::BuildEbpf => build_ebpf::run(),
+        Command::BuildEbpf => build_ebpf::run().map(|()| ExitCode::SUCCESS),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Ci => ci::run(),
+        Command::Inside(command) => inside::run(&command),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
 }

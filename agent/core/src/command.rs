@@ -40,7 +40,8 @@ pub enum Event<'a> {
     Connected,
     /// Bytes came; none means that the peer closed.
     Received(&'a [u8]),
-    /// The operation of this phase failed.
+    /// The operation of this phase failed. In [`Phase::Socket`] there is nothing to close: the slot
+    /// is free, and no [`Command::Close`] follows.
     Failed {
         /// How far the probe had come.
         phase: Phase,
@@ -111,6 +112,86 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// Its number in pinned maps and in metrics; never given another meaning. 0 = no probe yet.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Connected => 1,
+            Self::Answered { good: true, .. } => 2,
+            Self::Answered { good: false, .. } => 3,
+            Self::Malformed(Malformed::StatusLine) => 4,
+            Self::Malformed(Malformed::Header) => 5,
+            Self::Malformed(Malformed::Chunk) => 6,
+            Self::Malformed(Malformed::TooManyInformational) => 7,
+            Self::Empty => 8,
+            Self::Truncated => 9,
+            Self::Failed {
+                phase: Phase::Socket | Phase::Connect,
+                ..
+            } => 10,
+            Self::Failed {
+                phase: Phase::Send, ..
+            } => 11,
+            Self::Failed {
+                phase: Phase::Receive,
+                ..
+            } => 12,
+            Self::TimedOut {
+                phase: Phase::Socket | Phase::Connect,
+            } => 13,
+            Self::TimedOut { phase: Phase::Send } => 14,
+            Self::TimedOut {
+                phase: Phase::Receive,
+            } => 15,
+            Self::Indeterminate(LocalFault::Errno { .. }) => 16,
+            Self::Indeterminate(LocalFault::NoSlot) => 17,
+            Self::Indeterminate(LocalFault::LoopLate) => 18,
+        }
+    }
+
+    /// The HTTP status or the errno that goes with it; 0 when neither does.
+    #[must_use]
+    pub const fn detail(self) -> u16 {
+        match self {
+            Self::Answered { status, .. } => status,
+            Self::Failed { errno, .. } | Self::Indeterminate(LocalFault::Errno { errno }) => {
+                errno as u16
+            }
+            _ => 0,
+        }
+    }
+
+    /// The outcome that [`Self::number`] and [`Self::detail`] stand for; `None` for 0 (no probe
+    /// yet) and for numbers of a later version. Failing to connect is told as such, whether the
+    /// socket or the connection failed.
+    #[must_use]
+    pub const fn from_number(number: u8, detail: u16) -> Option<Self> {
+        let errno = detail as i32;
+        Some(match number {
+            1 => Self::Connected,
+            2 => Self::Answered { status: detail, good: true },
+            3 => Self::Answered { status: detail, good: false },
+            4 => Self::Malformed(Malformed::StatusLine),
+            5 => Self::Malformed(Malformed::Header),
+            6 => Self::Malformed(Malformed::Chunk),
+            7 => Self::Malformed(Malformed::TooManyInformational),
+            8 => Self::Empty,
+            9 => Self::Truncated,
+            10 => Self::Failed { phase: Phase::Connect, errno },
+            11 => Self::Failed { phase: Phase::Send, errno },
+            12 => Self::Failed { phase: Phase::Receive, errno },
+            13 => Self::TimedOut { phase: Phase::Connect },
+            14 => Self::TimedOut { phase: Phase::Send },
+            15 => Self::TimedOut { phase: Phase::Receive },
+            16 => Self::Indeterminate(LocalFault::Errno { errno }),
+            17 => Self::Indeterminate(LocalFault::NoSlot),
+            18 => Self::Indeterminate(LocalFault::LoopLate),
+            _ => return None,
+        })
+    }
+}
+
 /// How a response broke HTTP/1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
@@ -147,7 +228,10 @@ pub struct StatusLine {
 
 impl StatusLine {
     /// No byte came.
-    pub const EMPTY: Self = Self { bytes: [0; STATUS_LINE_BYTES_MAX], length: 0 };
+    pub const EMPTY: Self = Self {
+        bytes: [0; STATUS_LINE_BYTES_MAX],
+        length: 0,
+    };
 
     /// Adds one byte; those past the limit are not kept.
     pub fn push(&mut self, byte: u8) {
@@ -234,4 +318,43 @@ pub enum Override {
     Healthy,
     /// Sick whatever the probes say.
     Sick,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Written out: these numbers stand in pinned maps that another version may read.
+    #[test]
+    fn each_outcome_keeps_its_number_and_comes_back_from_it() {
+        let failed = |phase, errno| Outcome::Failed { phase, errno };
+        let timed_out = |phase| Outcome::TimedOut { phase };
+        let table = [
+            (Outcome::Connected, 1, 0),
+            (Outcome::Answered { status: 200, good: true }, 2, 200),
+            (Outcome::Answered { status: 503, good: false }, 3, 503),
+            (Outcome::Malformed(Malformed::StatusLine), 4, 0),
+            (Outcome::Malformed(Malformed::Header), 5, 0),
+            (Outcome::Malformed(Malformed::Chunk), 6, 0),
+            (Outcome::Malformed(Malformed::TooManyInformational), 7, 0),
+            (Outcome::Empty, 8, 0),
+            (Outcome::Truncated, 9, 0),
+            (failed(Phase::Connect, 111), 10, 111),
+            (failed(Phase::Send, 32), 11, 32),
+            (failed(Phase::Receive, 104), 12, 104),
+            (timed_out(Phase::Connect), 13, 0),
+            (timed_out(Phase::Send), 14, 0),
+            (timed_out(Phase::Receive), 15, 0),
+            (Outcome::Indeterminate(LocalFault::Errno { errno: 24 }), 16, 24),
+            (Outcome::Indeterminate(LocalFault::NoSlot), 17, 0),
+            (Outcome::Indeterminate(LocalFault::LoopLate), 18, 0),
+        ];
+        for (outcome, number, detail) in table {
+            assert_eq!((outcome.number(), outcome.detail()), (number, detail));
+            assert_eq!(Outcome::from_number(number, detail), Some(outcome));
+        }
+        for number in [0, 19, 255] {
+            assert_eq!(Outcome::from_number(number, 0), None);
+        }
+    }
 }

@@ -5,11 +5,49 @@
 //! After [`prober::Prober::new`] it allocates nothing.
 #![forbid(unsafe_code)]
 
-/// The bounds that everything here obeys.
+// In reading order.
+
+// The bounds that everything here obeys.
 pub mod limits;
-/// What is to be probed and by which rule: the validated input of a prober.
+
+// What is to be probed and by which rule: the validated input of a prober.
 pub mod plan;
-/// What a prober asks for, what it is told, and what it reports.
+
+// What a prober asks for, what it is told, and what it reports.
 pub mod command;
-/// The prober of one shard: what joins the rest.
+
+// Hashes that are the same in every version and on every host.
+pub mod hash;
+
+// The eight registers of a target, as Varnish keeps them.
+pub mod register;
+
+// The moving average of happy probes' times.
+pub mod average;
+
+// How a register becomes a verdict.
+pub mod verdict;
+
+// How long a rule takes to see a death or a recovery.
+pub mod bound;
+
+// Where an HTTP/1 response ends, and with which status.
+pub mod response;
+
+// Timers: a hierarchical timing wheel over indices.
+pub mod wheel;
+
+// When a target is due.
+pub mod schedule;
+
+// The prober of one shard: what joins the rest.
 pub mod prober;
+
+// What is said of a probe.
+pub mod text;
+
+// Which member of a pool a slot of its table belongs to.
+pub mod maglev;
+
+// A simulated engine and network around the prober, on a virtual clock.
+pub mod sim;

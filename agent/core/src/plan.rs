@@ -55,7 +55,8 @@ pub enum ProbeKind {
     Tcp,
     /// An HTTP/1 response with the expected status is good.
     Http {
-        /// The status that is good, 100 ..= 999.
+        /// The status that is good, 100 ..= 999. Informational ones other than 101 are passed over
+        /// on the way to the final one, so they are never seen.
         expected_status: u16,
         /// The request's method was HEAD: the response has no body whatever its headers say.
         head: bool,

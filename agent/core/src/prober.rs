@@ -2,15 +2,49 @@
 //!
 //! In: time, [`Event`]s, overrides. Out: [`Command`]s, [`Report`]s, [`Change`]s. The engine drives
 //! it; the simulator drives the same one.
+//!
+//! **Order.** Give every event that has arrived to [`Prober::on_event`] *before*
+//! [`Prober::poll_command`]: deadlines are looked at in the latter alone, so an answer that was
+//! there when the loop came to look wins over its deadline, however late the loop.
+//!
+//! **A probe.** A target's timer fires at each of its slots. Free: it queues for a place in flight,
+//! those that are not sick before those that are. Still queued from the slot before: that one is
+//! reported as [`LocalFault::NoSlot`]. Still in flight: the slot is skipped. A probe whose deadline
+//! passes is cancelled, and ends when what was cancelled has answered.
+//!
+//! **Bounds.** A probe in flight has a place for its report kept free in the queue, and nothing
+//! that reports is begun without one; undrained reports thus stop new starts and lose nothing. A
+//! judge stands in the queue of changes at most once: changes that nobody took in between come out
+//! as one, from the first state to the last.
 
-use crate::command::{Change, Command, Event, Outcome, Override, Report, Verdict};
-use crate::plan::{JudgeIndex, Nanos, Plan, SlotIndex, TargetIndex};
+use std::collections::VecDeque;
+
+use crate::command::{
+    Change, Command, Event, LocalFault, Outcome, Override, Phase, Report, StatusLine, Verdict,
+};
+use crate::plan::{JudgeIndex, Nanos, Plan, ProbeKind, ProbeSpec, SlotIndex, TargetIndex};
+use crate::register::{HAPPY, Registers};
+use crate::response::End;
+use crate::wheel::Wheel;
+
+pub use counters::Counters;
+use judge::Judges;
+use slot::{Slots, Stage};
+use target::{Place, Target};
+use waiting::Waiting;
+
+mod counters;
+mod errno;
+mod judge;
+mod slot;
+mod target;
+mod waiting;
 
 /// One target's history: what is published of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct History {
     /// Varnish's registers in its order `4 6 U x X r R H`, newest result in bit 0.
-    pub registers: [u64; 8],
+    pub registers: Registers,
     /// Moving average of happy probes' times, in seconds.
     pub average_s: f64,
     /// Time of the last complete reception, in ns; 0 when the last probe had none.
@@ -19,7 +53,7 @@ pub struct History {
     pub last_result_ns: Nanos,
     /// What the last probe came to; `None` before the first.
     pub outcome: Option<Outcome>,
-    /// Probes that ended indeterminate since the last determinate one.
+    /// Probes that ended indeterminate since the last determinate one (saturating).
     pub indeterminate: u32,
     /// Nothing determinate came for too long.
     pub unknown: bool,
@@ -27,93 +61,374 @@ pub struct History {
 
 /// The prober of one shard.
 #[derive(Debug)]
-pub struct Prober {}
+pub struct Prober {
+    probes: Box<[ProbeSpec]>,
+    targets: Box<[Target]>,
+    judges: Judges,
+    slots: Slots,
+    /// Timers of targets: each one's next slot. Always armed.
+    due: Wheel,
+    /// Timers of slots: their deadlines.
+    deadlines: Wheel,
+    waiting: Waiting,
+    reports: VecDeque<Report>,
+    report_count_max: usize,
+    started_ns: Nanos,
+    counters: Counters,
+}
 
 impl Prober {
     /// A prober of `plan`, its schedule starting at `now`. The only place that allocates.
+    ///
+    /// # Panics
+    ///
+    /// When the plan breaks its own rules: an index out of range, judges not sorted by target,
+    /// fewer than 2 slots, an interval of 0.
     #[must_use]
     pub fn new(plan: &Plan, now: Nanos) -> Self {
-        let _ = (plan, now);
-        Self {}
+        assert!(2 <= plan.slot_count, "a prober needs at least 2 slots");
+        let target_count = u32::try_from(plan.targets.len()).expect("indices are u32");
+        let targets: Box<[Target]> = (0..target_count)
+            .map(|index| Target::new(plan, index, now))
+            .collect();
+        let judges = Judges::new(&plan.judges, &targets);
+        let mut due = Wheel::new(target_count, now);
+        for (index, target) in targets.iter().enumerate() {
+            due.arm(index as u32, target.due_ns());
+        }
+        let report_count_max = 2 * plan.slot_count as usize;
+        let prober = Self {
+            probes: plan.probes.clone().into_boxed_slice(),
+            targets,
+            judges,
+            slots: Slots::new(plan.slot_count),
+            due,
+            deadlines: Wheel::new(plan.slot_count, now),
+            waiting: Waiting::default(),
+            reports: VecDeque::with_capacity(report_count_max),
+            report_count_max,
+            started_ns: now,
+            counters: Counters::default(),
+        };
+        prober.invariants();
+        prober
     }
 
     /// The next thing to do, if any is due. Call until `None`, but only while there is room to
     /// carry a command out.
     pub fn poll_command(&mut self, now: Nanos) -> Option<Command> {
-        let _ = now;
-        None
+        while let Some(slot) = self.deadlines.pop(now) {
+            self.on_deadline(slot, now);
+        }
+        let command = self
+            .slots
+            .next_wanted()
+            .or_else(|| self.start_healthy(now))
+            .or_else(|| self.start_due(now));
+        self.invariants();
+        command
     }
 
     /// A command's answer.
     pub fn on_event(&mut self, slot: SlotIndex, event: Event<'_>, now: Nanos) {
-        let _ = (slot, event, now);
+        let stage = self.slots.stage(slot.0);
+        match (stage, event) {
+            (Stage::Flying, Event::Connected) => self.on_connected(slot.0, now),
+            (Stage::Flying, Event::Received(bytes)) => self.on_received(slot.0, bytes, now),
+            (Stage::Flying, Event::Failed { phase, errno }) => {
+                self.on_failed(slot.0, phase, errno, now);
+            }
+            (Stage::Closing, Event::Closed) => self.slots.free(slot.0),
+            _ => {
+                debug_assert!(false, "slot {} is {stage:?} and was told {event:?}", slot.0);
+                self.counters.unexpected_events += 1;
+            }
+        }
+        self.invariants();
     }
 
     /// An operator's word over a judge's probed state.
-    pub fn on_override(&mut self, judge: JudgeIndex, word: Override, now: Nanos) {
-        let _ = (judge, word, now);
+    pub fn on_override(&mut self, judge: JudgeIndex, word: Override, _now: Nanos) {
+        let target = self.judges.target(judge.0);
+        let unknown = self.targets[target as usize].history().unknown;
+        self.judges.on_override(judge.0, word, unknown);
+        self.invariants();
     }
 
     /// The next finished probe. Drain after every `poll_command` round and every `on_event`.
     pub fn poll_report(&mut self) -> Option<Report> {
-        None
+        self.reports.pop_front()
     }
 
     /// The next changed verdict. Drain like the reports.
     pub fn poll_change(&mut self) -> Option<Change> {
-        None
+        let targets = &self.targets;
+        self.judges
+            .poll_change(|target| targets[target as usize].history().unknown)
     }
 
     /// When `poll_command` will next have something without an event coming first;
-    /// `Nanos::MAX` = never.
+    /// `Nanos::MAX` = never. 0 = at once: also after a round that returned `None` because reports
+    /// had filled their queue, so drain, look here, and poll again. May be too early, never too
+    /// late.
     #[must_use]
     pub fn next_wake(&self) -> Nanos {
-        Nanos::MAX
+        if self.slots.any_wanted() || self.startable() {
+            return 0;
+        }
+        self.due.next_wake().min(self.deadlines.next_wake())
     }
 
     /// The target's history.
     #[must_use]
     pub fn history(&self, target: TargetIndex) -> &History {
-        let _ = target;
-        unimplemented_history()
+        self.targets[target.0 as usize].history()
     }
 
     /// What the judge says now, the override included.
     #[must_use]
     pub fn verdict(&self, judge: JudgeIndex) -> Verdict {
-        let _ = judge;
-        Verdict::Warming
+        self.judges.verdict(judge.0)
+    }
+
+    /// What the probes say to the judge, whatever the override.
+    #[must_use]
+    pub fn probed_verdict(&self, judge: JudgeIndex) -> Verdict {
+        self.judges.probed_verdict(judge.0)
     }
 
     /// The override in force.
     #[must_use]
     pub fn override_of(&self, judge: JudgeIndex) -> Override {
-        let _ = judge;
-        Override::Auto
+        self.judges.override_of(judge.0)
     }
 
     /// Judges without a first verdict; 0 = steering may attach.
     #[must_use]
     pub fn warming_count(&self) -> u32 {
-        0
+        self.judges.warming_count()
     }
 
-    /// Probes in flight.
+    /// Probes in flight: slots that are not free, those that are closing included.
     #[must_use]
     pub fn in_flight_count(&self) -> u32 {
-        0
+        self.slots.used_count()
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Starts the next probe, after putting every target that is due in its queue.
+    fn start_due(&mut self, now: Nanos) -> Option<Command> {
+        while self.report_room() {
+            let Some(target) = self.due.pop(now) else {
+                break;
+            };
+            self.on_due(target, now);
+        }
+        self.start_healthy(now).or_else(|| self.start_sick(now))
+    }
+
+    /// A target's slot has come.
+    fn on_due(&mut self, index: u32, now: Nanos) {
+        let target = &mut self.targets[index as usize];
+        let probe = &self.probes[target.probe()];
+        let (slot_ns, skipped) = target.next_slot(probe.interval_ns, now);
+        self.counters.slept_through += skipped;
+        self.due.arm(index, target.due_ns());
+        if target.fell_silent(probe.interval_ns, self.started_ns, now) {
+            self.judges.on_silence(target.judges());
+        }
+        let target = &mut self.targets[index as usize];
+        match target.place() {
+            Place::InFlight => self.counters.overlapped += 1,
+            Place::Idle => {
+                target.wait(slot_ns);
+                let sick = self.judges.all_sick(target.judges());
+                self.waiting.push(&mut self.targets, index, sick);
+            }
+            Place::Waiting => {
+                let scheduled_ns = target.scheduled_ns();
+                target.wait(slot_ns);
+                self.counters.no_slot += 1;
+                let report = Report {
+                    target: TargetIndex(index),
+                    outcome: Outcome::Indeterminate(LocalFault::NoSlot),
+                    line: StatusLine::EMPTY,
+                    scheduled_ns,
+                    started_ns: now,
+                    duration_ns: 0,
+                };
+                self.conclude(report, now);
+            }
+        }
+    }
+
+    fn start_healthy(&mut self, now: Nanos) -> Option<Command> {
+        if !self.startable_healthy() {
+            return None;
+        }
+        let target = self.waiting.pop(&mut self.targets, false)?;
+        Some(self.start(target, false, now))
+    }
+
+    fn start_sick(&mut self, now: Nanos) -> Option<Command> {
+        if !self.startable_sick() {
+            return None;
+        }
+        let target = self.waiting.pop(&mut self.targets, true)?;
+        Some(self.start(target, true, now))
+    }
+
+    fn start(&mut self, index: u32, sick: bool, now: Nanos) -> Command {
+        let target = &mut self.targets[index as usize];
+        target.start();
+        let probe = &self.probes[target.probe()];
+        let head = matches!(probe.kind, ProbeKind::Http { head: true, .. });
+        let slot = self
+            .slots
+            .start(index, sick, target.scheduled_ns(), head, now);
+        self.deadlines
+            .arm(slot, now.saturating_add(probe.timeout_ns));
+        self.counters.started += 1;
+        Command::Start {
+            slot: SlotIndex(slot),
+            target: TargetIndex(index),
+        }
+    }
+
+    fn on_deadline(&mut self, slot: u32, now: Nanos) {
+        self.counters.expired += 1;
+        let timeout_ns = self.probe_of(slot).timeout_ns;
+        self.slots.expire(slot, timeout_ns, now);
+    }
+
+    fn on_connected(&mut self, slot: u32, now: Nanos) {
+        let outcome = match self.probe_of(slot).kind {
+            ProbeKind::Tcp => Outcome::Connected,
+            ProbeKind::Http { .. } => {
+                debug_assert!(false, "slot {slot} probes HTTP and was told Connected");
+                self.counters.unexpected_events += 1;
+                return;
+            }
+        };
+        self.end(slot, outcome, now);
+    }
+
+    fn on_received(&mut self, slot: u32, bytes: &[u8], now: Nanos) {
+        let ProbeKind::Http {
+            expected_status, ..
+        } = self.probe_of(slot).kind
+        else {
+            debug_assert!(false, "slot {slot} probes TCP and was told Received");
+            self.counters.unexpected_events += 1;
+            return;
+        };
+        let response = self.slots.response(slot);
+        let end = if bytes.is_empty() {
+            Some(response.on_close())
+        } else {
+            response.on_bytes(bytes)
+        };
+        let outcome = match end {
+            Some(End::Complete { status }) => Outcome::Answered {
+                status,
+                good: status == expected_status,
+            },
+            Some(End::Malformed(how)) => Outcome::Malformed(how),
+            Some(End::Empty) => Outcome::Empty,
+            Some(End::Truncated) => Outcome::Truncated,
+            None if self.slots.is_expired(slot) => self.timed_out(slot, Phase::Receive),
+            None => return self.slots.want_receive(slot),
+        };
+        self.end(slot, outcome, now);
+    }
+
+    fn on_failed(&mut self, slot: u32, phase: Phase, errno: i32, now: Nanos) {
+        let outcome = match errno::blame(phase, errno, self.slots.is_expired(slot)) {
+            errno::Blame::Deadline => self.timed_out(slot, phase),
+            errno::Blame::Local => Outcome::Indeterminate(LocalFault::Errno { errno }),
+            errno::Blame::Peer => Outcome::Failed { phase, errno },
+        };
+        self.end(slot, outcome, now);
+        if phase == Phase::Socket {
+            // There is nothing to close.
+            self.slots.free(slot);
+        }
+    }
+
+    fn timed_out(&self, slot: u32, phase: Phase) -> Outcome {
+        if self.slots.is_late(slot) {
+            Outcome::Indeterminate(LocalFault::LoopLate)
+        } else {
+            Outcome::TimedOut { phase }
+        }
+    }
+
+    /// A probe is over; its connection is still to be closed.
+    fn end(&mut self, slot: u32, outcome: Outcome, now: Nanos) {
+        self.deadlines.disarm(slot);
+        let report = self.slots.end(slot, outcome, now);
+        self.targets[report.target.0 as usize].end();
+        self.counters.ended += 1;
+        self.conclude(report, now);
+    }
+
+    /// Shifts a result in, judges it and reports it.
+    fn conclude(&mut self, report: Report, now: Nanos) {
+        let target = &mut self.targets[report.target.0 as usize];
+        let was_unknown = target.history().unknown;
+        if target.record(report.outcome, report.duration_ns, now) {
+            let happy = target.history().registers[HAPPY];
+            self.judges.on_result(target.judges(), happy, was_unknown);
+        }
+        debug_assert!(
+            self.reports.len() < self.report_count_max,
+            "a report without a place"
+        );
+        self.reports.push_back(report);
+    }
+
+    fn probe_of(&self, slot: u32) -> &ProbeSpec {
+        &self.probes[self.targets[self.slots.target(slot) as usize].probe()]
+    }
+
+    /// Whether one more report has a place, besides those kept for the probes in flight.
+    fn report_room(&self) -> bool {
+        self.reports.len() + (self.slots.unended_count() as usize) < self.report_count_max
+    }
+
+    fn startable(&self) -> bool {
+        (self.startable_healthy() && self.waiting.any(false))
+            || (self.startable_sick() && self.waiting.any(true))
+    }
+
+    fn startable_healthy(&self) -> bool {
+        self.slots.any_free() && self.report_room()
+    }
+
+    fn startable_sick(&self) -> bool {
+        self.startable_healthy() && self.slots.sick_count() < self.slots.sick_count_max()
+    }
+
+    /// What always holds; looked at after each mutation in debug builds. O(1).
+    fn invariants(&self) {
+        debug_assert!(self.slots.sick_count() <= self.slots.sick_count_max());
+        debug_assert!(self.slots.unended_count() <= self.slots.used_count());
+        debug_assert_eq!(self.deadlines.armed_count(), self.slots.unexpired_count());
+        debug_assert_eq!(self.due.armed_count() as usize, self.targets.len());
+        debug_assert!(
+            self.reports.len() + self.slots.unended_count() as usize <= self.report_count_max
+        );
+        debug_assert_eq!(
+            self.counters.started,
+            self.counters.ended + u64::from(self.slots.unended_count())
+        );
     }
 }
 
-fn unimplemented_history() -> &'static History {
-    static EMPTY: History = History {
-        registers: [0; 8],
-        average_s: 0.0,
-        last_ns: 0,
-        last_result_ns: 0,
-        outcome: None,
-        indeterminate: 0,
-        unknown: false,
-    };
-    &EMPTY
-}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! The places of probes in flight, and what each wants done next.
+
+use crate::command::{Command, Outcome, Report};
+use crate::plan::{Nanos, SlotIndex, TargetIndex};
+use crate::response::Response;
+
+/// End of a list.
+const NONE: u32 = u32::MAX;
+
+/// All slots.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Box<[Slot]>,
+    free_head: u32,
+    /// Slots that want something done, first in, first out.
+    wanting_head: u32,
+    wanting_tail: u32,
+    used_count: u32,
+    /// Probes without an outcome yet.
+    unended_count: u32,
+    /// Of these, whose deadline has not been seen to pass.
+    unexpired_count: u32,
+    sick_count: u32,
+}
+
+/// How far a slot has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// No probe.
+    Free,
+    /// A start or a receive has not been answered.
+    Flying,
+    /// The next receive has not been taken.
+    Resting,
+    /// The probe is over; the connection is not closed.
+    Ended,
+    /// The close has not been answered.
+    Closing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Nothing,
+    Receive,
+    Cancel,
+    Close,
+}
+
+#[derive(Debug)]
+struct Slot {
+    stage: Stage,
+    wanted: Wanted,
+    /// Stands in the list of those that want something, though it may have changed its mind.
+    queued: bool,
+    /// Its target was sick when it started.
+    sick: bool,
+    /// The deadline passed.
+    expired: bool,
+    /// The loop came more than half the timeout late to see it pass.
+    late: bool,
+    /// In the list of free slots, or of those that want something.
+    next: u32,
+    target: u32,
+    scheduled_ns: Nanos,
+    started_ns: Nanos,
+    response: Response,
+}
+
+impl Slots {
+    pub(super) fn new(count: u32) -> Self {
+        let slot = |index: u32| Slot {
+            stage: Stage::Free,
+            wanted: Wanted::Nothing,
+            queued: false,
+            sick: false,
+            expired: false,
+            late: false,
+            next: if index + 1 < count { index + 1 } else { NONE },
+            target: 0,
+            scheduled_ns: 0,
+            started_ns: 0,
+            response: Response::new(false),
+        };
+        Self {
+            slots: (0..count).map(slot).collect(),
+            free_head: 0,
+            wanting_head: NONE,
+            wanting_tail: NONE,
+            used_count: 0,
+            unended_count: 0,
+            unexpired_count: 0,
+            sick_count: 0,
+        }
+    }
+
+    pub(super) fn stage(&self, slot: u32) -> Stage {
+        self.slots[slot as usize].stage
+    }
+
+    pub(super) fn target(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].target
+    }
+
+    pub(super) fn is_expired(&self, slot: u32) -> bool {
+        self.slots[slot as usize].expired
+    }
+
+    pub(super) fn is_late(&self, slot: u32) -> bool {
+        self.slots[slot as usize].late
+    }
+
+    pub(super) fn response(&mut self, slot: u32) -> &mut Response {
+        &mut self.slots[slot as usize].response
+    }
+
+    pub(super) fn any_free(&self) -> bool {
+        self.free_head != NONE
+    }
+
+    pub(super) fn any_wanted(&self) -> bool {
+        self.wanting_head != NONE
+    }
+
+    pub(super) fn used_count(&self) -> u32 {
+        self.used_count
+    }
+
+    pub(super) fn unended_count(&self) -> u32 {
+        self.unended_count
+    }
+
+    pub(super) fn unexpired_count(&self) -> u32 {
+        self.unexpired_count
+    }
+
+    pub(super) fn sick_count(&self) -> u32 {
+        self.sick_count
+    }
+
+    /// Slots that targets which are sick hold at most.
+    pub(super) fn sick_count_max(&self) -> u32 {
+        self.slots.len() as u32 / 2
+    }
+
+    /// Gives a free slot to a target's probe. There must be one.
+    pub(super) fn start(
+        &mut self,
+        target: u32,
+        sick: bool,
+        scheduled_ns: Nanos,
+        head: bool,
+        now: Nanos,
+    ) -> u32 {
+        let index = self.free_head;
+        let slot = &mut self.slots[index as usize];
+        debug_assert_eq!(slot.stage, Stage::Free);
+        self.free_head = slot.next;
+        slot.stage = Stage::Flying;
+        (slot.sick, slot.expired, slot.late) = (sick, false, false);
+        (slot.target, slot.scheduled_ns, slot.started_ns) = (target, scheduled_ns, now);
+        slot.response = Response::new(head);
+        self.used_count += 1;
+        self.unended_count += 1;
+        self.unexpired_count += 1;
+        self.sick_count += u32::from(sick);
+        index
+    }
+
+    /// The slot's deadline passed. A receive that is still to be taken goes out all the same, the
+    /// cancel behind it: what has arrived already counts.
+    pub(super) fn expire(&mut self, index: u32, timeout_ns: Nanos, now: Nanos) {
+        let slot = &mut self.slots[index as usize];
+        let deadline_ns = slot.started_ns.saturating_add(timeout_ns);
+        slot.expired = true;
+        slot.late = timeout_ns / 2 < now.saturating_sub(deadline_ns);
+        self.unexpired_count -= 1;
+        if slot.stage == Stage::Flying {
+            self.want(index, Wanted::Cancel);
+        }
+    }
+
+    /// The response goes on.
+    pub(super) fn want_receive(&mut self, index: u32) {
+        self.slots[index as usize].stage = Stage::Resting;
+        self.want(index, Wanted::Receive);
+    }
+
+    /// The probe is over: its report, and the connection wants closing.
+    pub(super) fn end(&mut self, index: u32, outcome: Outcome, now: Nanos) -> Report {
+        let slot = &mut self.slots[index as usize];
+        slot.stage = Stage::Ended;
+        self.unended_count -= 1;
+        self.unexpired_count -= u32::from(!slot.expired);
+        let report = Report {
+            target: TargetIndex(slot.target),
+            outcome,
+            line: slot.response.line(),
+            scheduled_ns: slot.scheduled_ns,
+            started_ns: slot.started_ns,
+            duration_ns: now.saturating_sub(slot.started_ns),
+        };
+        self.want(index, Wanted::Close);
+        report
+    }
+
+    /// The connection is closed, or never was.
+    pub(super) fn free(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(matches!(slot.stage, Stage::Ended | Stage::Closing));
+        slot.stage = Stage::Free;
+        slot.wanted = Wanted::Nothing;
+        self.used_count -= 1;
+        self.sick_count -= u32::from(slot.sick);
+        if !slot.queued {
+            slot.next = self.free_head;
+            self.free_head = index;
+        }
+    }
+
+    /// Takes the next command that a slot wants done.
+    pub(super) fn next_wanted(&mut self) -> Option<Command> {
+        while self.wanting_head != NONE {
+            let index = self.wanting_head;
+            let slot = &mut self.slots[index as usize];
+            self.wanting_head = slot.next;
+            if self.wanting_head == NONE {
+                self.wanting_tail = NONE;
+            }
+            slot.queued = false;
+            let wanted = std::mem::replace(&mut slot.wanted, Wanted::Nothing);
+            let slot_index = SlotIndex(index);
+            match wanted {
+                Wanted::Nothing if slot.stage == Stage::Free => {
+                    slot.next = self.free_head;
+                    self.free_head = index;
+                }
+                Wanted::Nothing => {}
+                Wanted::Receive => {
+                    slot.stage = Stage::Flying;
+                    if slot.expired {
+                        self.want(index, Wanted::Cancel);
+                    }
+                    return Some(Command::Receive { slot: slot_index });
+                }
+                Wanted::Cancel => return Some(Command::Cancel { slot: slot_index }),
+                Wanted::Close => {
+                    slot.stage = Stage::Closing;
+                    return Some(Command::Close { slot: slot_index });
+                }
+            }
+        }
+        None
+    }
+
+    /// Wants this instead of what it wanted before.
+    fn want(&mut self, index: u32, wanted: Wanted) {
+        let slot = &mut self.slots[index as usize];
+        slot.wanted = wanted;
+        if slot.queued {
+            return;
+        }
+        slot.queued = true;
+        slot.next = NONE;
+        match self.wanting_tail {
+            NONE => self.wanting_head = index,
+            tail => self.slots[tail as usize].next = index,
+        }
+        self.wanting_tail = index;
+    }
+}

@@ -1,0 +1,177 @@
+//! One target: its history, its slots on the grid, and where its probe is.
+
+use std::ops::Range;
+
+use super::History;
+use super::waiting::NONE;
+use crate::average;
+use crate::command::Outcome;
+use crate::limits::{UNKNOWN_INTERVALS, UNKNOWN_NS_MIN};
+use crate::plan::{Family, Nanos, Plan};
+use crate::register;
+use crate::schedule;
+
+/// Where a target's probe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nowhere: the next slot has not come.
+    Idle,
+    /// In a queue.
+    Waiting,
+    /// In flight.
+    InFlight,
+}
+
+/// One target.
+#[derive(Debug)]
+pub(super) struct Target {
+    history: History,
+    /// The slot its timer is armed for.
+    due_ns: Nanos,
+    /// The slot of the probe that waits or is in flight.
+    scheduled_ns: Nanos,
+    phase_ns: Nanos,
+    pub(super) next_waiting: u32,
+    probe: u32,
+    judge_first: u32,
+    judge_count: u32,
+    place: Place,
+    family: Family,
+    /// Happy probes in the average, at most 4.
+    rate: u8,
+}
+
+// With a timer (24 bytes) and a judge (20) about 200 bytes: 300,000 targets are 60 MB.
+const _: () = assert!(size_of::<Target>() <= 160);
+
+impl Target {
+    pub(super) fn new(plan: &Plan, index: u32, now: Nanos) -> Self {
+        let spec = &plan.targets[index as usize];
+        let interval_ns = plan.probes[spec.probe.0 as usize].interval_ns;
+        let judge_first = plan.judges.partition_point(|judge| judge.target.0 < index);
+        let judge_end = plan.judges.partition_point(|judge| judge.target.0 <= index);
+        let judges = &plan.judges[judge_first..judge_end];
+        // With several rules over one register the largest clamps: the others want no more.
+        let threshold = judges
+            .iter()
+            .map(|judge| judge.rule.goods_to_healthy())
+            .max();
+        Self {
+            history: History {
+                registers: register::prefilled(spec.initial, threshold.unwrap_or(u8::MAX)),
+                average_s: 0.0,
+                last_ns: 0,
+                last_result_ns: 0,
+                outcome: None,
+                indeterminate: 0,
+                unknown: false,
+            },
+            due_ns: schedule::first_ns(spec.identity, plan.phase_seed, interval_ns, now),
+            scheduled_ns: 0,
+            phase_ns: schedule::phase_ns(spec.identity, plan.phase_seed, interval_ns),
+            next_waiting: NONE,
+            probe: spec.probe.0,
+            judge_first: judge_first as u32,
+            judge_count: judges.len() as u32,
+            place: Place::Idle,
+            family: spec.family,
+            rate: 0,
+        }
+    }
+
+    pub(super) const fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub(super) const fn probe(&self) -> usize {
+        self.probe as usize
+    }
+
+    pub(super) const fn judges(&self) -> Range<u32> {
+        self.judge_first..self.judge_first + self.judge_count
+    }
+
+    pub(super) const fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(super) const fn due_ns(&self) -> Nanos {
+        self.due_ns
+    }
+
+    pub(super) const fn scheduled_ns(&self) -> Nanos {
+        self.scheduled_ns
+    }
+
+    /// Its slot has come: moves on to the first one after `now`. Gives the one that came, and how
+    /// many between were skipped.
+    pub(super) fn next_slot(&mut self, interval_ns: Nanos, now: Nanos) -> (Nanos, u64) {
+        let came_ns = self.due_ns;
+        let after_ns = schedule::next_ns(self.phase_ns, interval_ns, came_ns);
+        self.due_ns = schedule::next_ns(self.phase_ns, interval_ns, now.max(came_ns));
+        (came_ns, (self.due_ns - after_ns) / interval_ns)
+    }
+
+    pub(super) fn wait(&mut self, scheduled_ns: Nanos) {
+        self.place = Place::Waiting;
+        self.scheduled_ns = scheduled_ns;
+    }
+
+    pub(super) fn start(&mut self) {
+        debug_assert_eq!(self.place, Place::Waiting);
+        self.place = Place::InFlight;
+    }
+
+    pub(super) fn end(&mut self) {
+        debug_assert_eq!(self.place, Place::InFlight);
+        self.place = Place::Idle;
+    }
+
+    /// Whether it turned unknown just now: asked at each of its slots.
+    pub(super) fn fell_silent(&mut self, interval_ns: Nanos, start_ns: Nanos, now: Nanos) -> bool {
+        let limit_ns = interval_ns
+            .saturating_mul(UNKNOWN_INTERVALS)
+            .max(UNKNOWN_NS_MIN);
+        let heard_ns = self.history.last_result_ns.max(start_ns);
+        if self.history.unknown || now.saturating_sub(heard_ns) < limit_ns {
+            return false;
+        }
+        self.history.unknown = true;
+        true
+    }
+
+    /// Takes in what a probe came to; says whether it was determinate.
+    pub(super) fn record(&mut self, outcome: Outcome, duration_ns: Nanos, now: Nanos) -> bool {
+        let history = &mut self.history;
+        history.outcome = Some(outcome);
+        let Some(good) = outcome.good() else {
+            history.indeterminate = history.indeterminate.saturating_add(1);
+            return false;
+        };
+        register::record(&mut history.registers, outcome, self.family);
+        history.last_ns = if is_reception(outcome) {
+            duration_ns
+        } else {
+            0
+        };
+        if good {
+            average::add(
+                &mut history.average_s,
+                &mut self.rate,
+                duration_ns as f64 / 1e9,
+            );
+        }
+        history.last_result_ns = now;
+        history.indeterminate = 0;
+        history.unknown = false;
+        true
+    }
+}
+
+/// Whether all that was waited for came; Varnish gives a time for these alone.
+const fn is_reception(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Connected | Outcome::Answered { .. } | Outcome::Malformed(_)
+    )
+}

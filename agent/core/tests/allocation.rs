@@ -1,0 +1,172 @@
+//! After `Prober::new` nothing is allocated, whatever happens: counted by the allocator itself.
+#![expect(unsafe_code, reason = "a counting global allocator")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use sickbay_core::command::{Command, Event, LocalFault, Outcome, Override, Phase};
+use sickbay_core::plan::{
+    Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    SlotIndex, TargetIndex, TargetSpec,
+};
+use sickbay_core::prober::Prober;
+
+struct Counting;
+
+thread_local! {
+    /// Of this thread alone: the test harness has threads of its own.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is handed to the system's allocator unchanged; counting touches one cell of
+// the thread, which is made without allocating and never dropped.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `System.alloc` or `System.realloc` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the pointer came from this allocator with this layout; the caller vouches for
+        // the size.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MS: Nanos = 1_000_000;
+const TARGETS: u32 = 500;
+/// Fewer than 500 targets want, so that queues fill.
+const SLOTS: u32 = 24;
+
+fn plan() -> Plan {
+    let target = |index: u32| TargetSpec {
+        identity: u128::from(index) << 64 | 1,
+        probe: ProbeIndex(index % 2),
+        family: Family::Ipv6,
+        initial: 1,
+    };
+    let judge = |index| JudgeSpec {
+        target: TargetIndex(index),
+        rule: Rule::Window {
+            window: 4,
+            threshold: 2,
+        },
+        on_unknown: OnUnknown::Sick,
+    };
+    let http = ProbeKind::Http {
+        expected_status: 200,
+        head: false,
+    };
+    let probe = |kind| ProbeSpec {
+        interval_ns: 100 * MS,
+        timeout_ns: 50 * MS,
+        kind,
+    };
+    Plan {
+        probes: vec![probe(http), probe(ProbeKind::Tcp)],
+        targets: (0..TARGETS).map(target).collect(),
+        judges: (0..TARGETS).map(judge).collect(),
+        slot_count: SLOTS,
+        phase_seed: 3,
+    }
+}
+
+/// What a slot was told to do, and when.
+#[derive(Clone, Copy)]
+enum Told {
+    Nothing,
+    Start(TargetIndex),
+    Receive,
+    Cancel,
+    Close,
+}
+
+/// Answers what a slot was told, each target in its own way; false when it never answers.
+fn answer(prober: &mut Prober, slot: SlotIndex, told: Told, now: Nanos) -> bool {
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+    let event = match told {
+        Told::Nothing => return false,
+        Told::Close => Event::Closed,
+        Told::Cancel => Event::Failed {
+            phase: Phase::Connect,
+            errno: 125,
+        },
+        Told::Receive => Event::Received(b"hello"),
+        // Every eighth refuses, one is this host's fault, one never answers; TCP and HTTP take
+        // turns among the rest, HTTP in two pieces.
+        Told::Start(TargetIndex(index)) => match index % 8 {
+            0 => Event::Failed {
+                phase: Phase::Connect,
+                errno: 111,
+            },
+            1 => Event::Failed {
+                phase: Phase::Socket,
+                errno: 24,
+            },
+            2 => return false,
+            3 | 5 | 7 => Event::Connected,
+            _ => Event::Received(HEAD),
+        },
+    };
+    prober.on_event(slot, event, now);
+    true
+}
+
+#[test]
+fn nothing_is_allocated_after_new() {
+    let mut now = 1_000_000 * MS;
+    let plan = plan();
+    let mut prober = Prober::new(&plan, now);
+    let mut told = [Told::Nothing; SLOTS as usize];
+    let mut outcomes = [0_u32; 6];
+    let before = ALLOCATIONS.get();
+    for turn in 0..40_000_u64 {
+        now += MS;
+        for slot in 0..SLOTS {
+            let place = &mut told[slot as usize];
+            if answer(&mut prober, SlotIndex(slot), *place, now) {
+                *place = Told::Nothing;
+            }
+        }
+        while let Some(command) = prober.poll_command(now) {
+            let (slot, what) = match command {
+                Command::Start { slot, target } => (slot, Told::Start(target)),
+                Command::Receive { slot } => (slot, Told::Receive),
+                Command::Cancel { slot } => (slot, Told::Cancel),
+                Command::Close { slot } => (slot, Told::Close),
+            };
+            told[slot.0 as usize] = what;
+        }
+        if turn % 97 == 0 {
+            let words = [Override::Healthy, Override::Sick, Override::Auto];
+            let judge = JudgeIndex((turn % u64::from(TARGETS)) as u32);
+            prober.on_override(judge, words[(turn % 3) as usize], now);
+        }
+        while let Some(report) = prober.poll_report() {
+            outcomes[match report.outcome {
+                Outcome::Connected => 0,
+                Outcome::Answered { .. } => 1,
+                Outcome::Failed { .. } => 2,
+                Outcome::TimedOut { .. } => 3,
+                Outcome::Indeterminate(LocalFault::Errno { .. }) => 4,
+                Outcome::Indeterminate(_) => 5,
+                other => panic!("{other:?} was not asked for"),
+            }] += 1;
+        }
+        while prober.poll_change().is_some() {}
+    }
+    let allocations = ALLOCATIONS.get() - before;
+    // Every kind of end came up, so every path was gone.
+    assert!(outcomes.iter().all(|&count| 1000 < count), "{outcomes:?}");
+    assert_eq!(allocations, 0);
+}

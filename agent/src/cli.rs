@@ -1,0 +1,165 @@
+//! The command line: what the binary can be asked, and how it answers.
+//!
+//! One file per subcommand, named after it; each has its arguments and a `run`. Answers go to
+//! standard output, everything else to standard error, one line per mistake. Exit codes: 0 done,
+//! 1 refused or failed, 2 wrong usage.
+
+/// `sickbay backend`: list backends, set their health.
+pub mod backend;
+/// `sickbay check`: validate a configuration and warn of its traps.
+pub mod check;
+/// `sickbay detach`: take everything of an instance out of the kernel.
+pub mod detach;
+/// What the listing subcommands share: which agent is asked, how its answer is written.
+pub mod listing;
+/// `sickbay probe`: probe from the command line, without root.
+pub mod probe;
+/// `sickbay run`: its arguments and the configuration they name.
+pub mod run;
+/// `sickbay service`: list services and their counters.
+pub mod service;
+/// `sickbay status`: the agent itself.
+pub mod status;
+/// Tables for people.
+pub mod table;
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+const EXAMPLES: &str = "\
+Examples:
+  sickbay probe http://192.0.2.1/healthz         Is it well? No root, no configuration
+  sickbay check --print-example > sickbay.toml   A commented configuration to begin with
+  sickbay check -c sickbay.toml                  Is it right? Where are its traps?
+  sickbay run -c sickbay.toml                    Probe, decide, steer (as root)
+  sickbay backend list -p                        Verdicts and the last 64 results of each
+  sickbay detach                                 Take everything out of the kernel
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
+Logs go to standard error; SICKBAY_LOG sets the level (such as debug, or sickbay::engine=trace),
+SICKBAY_LOG_FORMAT=json makes them one JSON object per line.";
+
+/// Probes backends and steers flows past sick ones in the kernel.
+///
+/// sickbay probes tens of thousands of backends, judges each by its last results (k good ones of
+/// the last n, as Varnish does), and publishes the verdict to an XDP or TC program, which skips a
+/// sick backend for every new flow. Begin with `observe` services: they count what would be done
+/// and change nothing.
+#[derive(Debug, Parser)]
+#[command(name = "sickbay", version, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the binary can be asked. The variants stand in the order of a first session.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Probe targets from the command line, without root: a first success
+    Probe(probe::ProbeArgs),
+    /// Validate a configuration and warn of its traps
+    Check(check::CheckArgs),
+    /// Probe, decide and steer until a signal comes
+    Run(run::RunArgs),
+    /// Show the running agent
+    Status(status::StatusArgs),
+    /// List backends, or set their health
+    Backend(backend::BackendArgs),
+    /// List services and what the kernel did with their packets
+    Service(service::ServiceArgs),
+    /// Take everything of an instance out of the kernel, with or without its agent
+    Detach(detach::DetachArgs),
+}
+
+/// Reads the arguments, does what they ask, and says how it went.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    start_log();
+    let done = match &arguments.command {
+        Command::Probe(arguments) => probe::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Backend(arguments) => backend::run(arguments),
+        Command::Service(arguments) => service::run(arguments),
+        Command::Detach(arguments) => detach::run(arguments),
+    };
+    done.unwrap_or_else(|error| {
+        if is_broken_pipe(&error) {
+            // Whoever read our output has seen enough.
+            return ExitCode::SUCCESS;
+        }
+        complain(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Writes each line of a message to standard error behind the program's name.
+pub fn complain(message: &str) {
+    let mut stderr = std::io::stderr().lock();
+    for line in message.lines() {
+        // When standard error is gone there is nobody left to tell.
+        if writeln!(stderr, "sickbay: {line}").is_err() {
+            return;
+        }
+    }
+}
+
+fn start_log() {
+    let wanted = std::env::var("SICKBAY_LOG").unwrap_or_default();
+    let wanted = if wanted.is_empty() {
+        "info".to_owned()
+    } else {
+        wanted
+    };
+    let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
+        complain(&format!("SICKBAY_LOG: {error}; using info"));
+        EnvFilter::new("info")
+    });
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let json = std::env::var_os("SICKBAY_LOG_FORMAT").is_some_and(|format| format == "json");
+    let started = if json {
+        builder.json().try_init()
+    } else {
+        builder.try_init()
+    };
+    if let Err(error) = started {
+        complain(&format!("no log: {error}"));
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn check_needs_a_file_unless_it_prints_the_example() {
+        let parse = |words: &[&str]| Arguments::try_parse_from(words).map(|parsed| parsed.command);
+        let error = parse(&["sickbay", "check"]).expect_err("no file");
+        assert_eq!(error.exit_code(), 2);
+        parse(&["sickbay", "check", "--print-example"]).expect("no file is needed");
+        parse(&["sickbay", "check", "-c", "x", "--print-example"]).expect_err("one of the two");
+        parse(&["sickbay", "check", "-c", "x", "-o", "json", "--strict"]).expect("all of it");
+    }
+}

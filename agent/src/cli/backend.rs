@@ -1,0 +1,298 @@
+//! `sickbay backend`: list backends as varnishadm's `backend.list` does, and set their health.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::listing::{InstanceArgs, OutputFormat, Screen, write_json, write_text};
+use super::table::{Cell, Column, Table, Tint};
+use crate::control::view::{Admin, BackendView, ProbeState};
+use crate::graph;
+
+/// Arguments of `sickbay backend`.
+#[derive(Clone, Debug, Args)]
+pub struct BackendArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: BackendCommand,
+}
+
+/// Subcommands of `sickbay backend`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum BackendCommand {
+    /// List backends: what the operator said, what the probes say, when that changed
+    List(ListArgs),
+    /// Force backends healthy or sick, or leave them to their probes again
+    ///
+    /// Probing goes on meanwhile, so after `auto` the verdict is that of the newest results. The
+    /// word holds until it is taken back or the agent ends.
+    SetHealth(SetHealthArgs),
+}
+
+/// Arguments of `sickbay backend list`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Patterns:
+  web.b1, web.*, *.b1   a glob over pool.backend
+  b1, b[1-3]            without a dot: over backend names, in any pool
+  10.0.0.1:80           a backend's whole name, as it is listed
+
+Example, all results of pool web:
+  sickbay backend list -p 'web.*'")]
+pub struct ListArgs {
+    /// Show each backend's last 64 probe results, oldest left
+    #[arg(short = 'p', long = "probes")]
+    pub probes: bool,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+    /// Which agent
+    #[command(flatten)]
+    pub instance: InstanceArgs,
+    /// Only the backends that this glob matches
+    pub pattern: Option<String>,
+}
+
+/// Arguments of `sickbay backend set-health`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example, out of service for maintenance, and back:
+  sickbay backend set-health web.b1 sick
+  sickbay backend set-health web.b1 auto")]
+pub struct SetHealthArgs {
+    /// Which backends: a glob as for `list`
+    pub pattern: String,
+    /// The word
+    #[arg(value_enum, ignore_case = true)]
+    pub health: HealthWord,
+    /// Which agent
+    #[command(flatten)]
+    pub instance: InstanceArgs,
+}
+
+/// An operator's word, as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HealthWord {
+    /// As probed
+    Auto,
+    /// Healthy whatever the probes say
+    Healthy,
+    /// Sick whatever the probes say
+    Sick,
+}
+
+/// Runs `sickbay backend`, writing to standard output.
+///
+/// # Errors
+///
+/// No agent runs, it refuses, or the output cannot be written.
+pub fn run(args: &BackendArgs) -> anyhow::Result<ExitCode> {
+    run_on(args, Screen::of_stdout(), &mut io::stdout().lock())
+}
+
+/// Runs `sickbay backend`, writing to `out`.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_on(args: &BackendArgs, screen: Screen, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        BackendCommand::List(list) => {
+            let views = list.instance.client()?.backends(list.pattern.as_deref())?;
+            match list.output {
+                OutputFormat::Json => write_json(out, &views)?,
+                OutputFormat::Text => {
+                    write_text(out, &table(&views, list.probes).render(screen))?;
+                }
+            }
+        }
+        BackendCommand::SetHealth(set) => {
+            let (health, word) = match set.health {
+                HealthWord::Auto => (Admin::Auto, "auto"),
+                HealthWord::Healthy => (Admin::Healthy, "healthy"),
+                HealthWord::Sick => (Admin::Sick, "sick"),
+            };
+            let names = set.instance.client()?.set_health(&set.pattern, health)?;
+            let lines: String = names
+                .iter()
+                .map(|name| format!("{name} {word}\n"))
+                .collect();
+            write_text(out, &lines)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Varnish's columns, the kernel's when something is attached, and what the last probe came to.
+fn table(views: &[BackendView], probes: bool) -> Table {
+    let steered = views.iter().any(|view| view.counters.is_some());
+    // The least widths are varnishadm's, so that its readers find their columns.
+    let mut columns = vec![
+        Column::cuttable("Backend name").at_least(13),
+        Column::text("Admin").at_least(7),
+        Column::text("Probe").at_least(7),
+        Column::text("Health").at_least(9),
+        Column::text("Last change"),
+    ];
+    if steered {
+        columns.push(Column::number("New flows"));
+        columns.push(Column::number("Skipped"));
+    }
+    columns.push(Column::cuttable("Last result"));
+    let mut table = Table::new(columns);
+    for view in views {
+        let mut cells = vec![
+            view.name.as_str().into(),
+            admin(view.admin),
+            format!("{}/{}", view.good, graph::span(view.rule.into())).into(),
+            health(view.state),
+            view.last_change_unix_ms
+                .map_or_else(|| "-".to_owned(), date)
+                .into(),
+        ];
+        if steered {
+            let counters = view.counters.unwrap_or_default();
+            cells.push(counters.new_flows.into());
+            cells.push(counters.skipped.into());
+        }
+        cells.push(view.cause.as_str().into());
+        let below = if probes {
+            graph::block(&view.register_array(), view.rule.into(), view.average_s)
+        } else {
+            String::new()
+        };
+        table.push(cells, below);
+    }
+    table
+}
+
+/// Varnish says `probe` where nothing is forced.
+fn admin(admin: Admin) -> Cell {
+    match admin {
+        Admin::Auto => "probe".into(),
+        Admin::Healthy => Cell::tinted("healthy", Tint::Odd),
+        Admin::Sick => Cell::tinted("sick", Tint::Odd),
+    }
+}
+
+fn health(state: ProbeState) -> Cell {
+    let tint = match state {
+        ProbeState::Healthy => Tint::Good,
+        ProbeState::Sick => Tint::Bad,
+        ProbeState::Warming | ProbeState::Unknown => Tint::Odd,
+    };
+    Cell::tinted(state.word(), tint)
+}
+
+/// RFC 1123, as varnishadm; times no calendar has are shown as the last it has.
+fn date(unix_ms: u64) -> String {
+    /// 9999-12-31T23:59:59Z, the last second that the format can write.
+    const LAST_S: u64 = 253_402_300_799;
+    let since_epoch = Duration::from_secs((unix_ms / 1000).min(LAST_S));
+    httpdate::fmt_http_date(UNIX_EPOCH + since_epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Screen, date, table};
+    use crate::control::view::{Admin, BackendCountersView, BackendView, ProbeState, RuleView};
+
+    fn okclose() -> BackendView {
+        let nineteen = 0x7_ffff;
+        BackendView {
+            name: "boot.okclose".to_owned(),
+            pool: "boot".to_owned(),
+            address: "127.0.0.1:8080".parse().expect("an address"),
+            weight: 1,
+            index: 0,
+            admin: Admin::Auto,
+            state: ProbeState::Healthy,
+            takes_new: true,
+            good: 4,
+            rule: RuleView::Window {
+                threshold: 3,
+                window: 4,
+            },
+            registers: [nineteen, 0, 0, 0, nineteen, 0, nineteen, 0x1f_ffff].into(),
+            average_s: 0.000_627,
+            last_s: 0.000_359,
+            // 2026-11-29T17:30:28Z, by `date -u -d @1795973428`.
+            last_change_unix_ms: Some(1_795_973_428_000),
+            last_change_ns: 1_000_000_000,
+            cause: String::new(),
+            counters: None,
+        }
+    }
+
+    /// What varnishadm of Varnish 7.1.1 printed for this backend.
+    const VARNISH: &str = "\
+boot.okclose   probe    4/4      healthy    Sun, 29 Nov 2026 17:30:28 GMT
+ Current states  good:  4 threshold:  3 window:  4
+  Average response time of good probes: 0.000627
+  Oldest ================================================== Newest
+  ---------------------------------------------4444444444444444444 Good IPv4
+  ---------------------------------------------XXXXXXXXXXXXXXXXXXX Good Xmit
+  ---------------------------------------------RRRRRRRRRRRRRRRRRRR Good Recv
+  -------------------------------------------HHHHHHHHHHHHHHHHHHHHH Happy
+";
+
+    #[test]
+    fn listing_with_probes_reads_as_varnishadms() {
+        let text = table(&[okclose()], true).render(Screen::default());
+        let (titles, rest) = text.split_once('\n').expect("titles");
+        assert_eq!(
+            titles.split_whitespace().collect::<Vec<_>>().join(" "),
+            "Backend name Admin Probe Health Last change Last result"
+        );
+        assert_eq!(rest, VARNISH);
+    }
+
+    #[test]
+    fn forced_health_is_shown_apart_from_the_probes() {
+        let forced = BackendView {
+            admin: Admin::Sick,
+            takes_new: false,
+            ..okclose()
+        };
+        let text = table(&[forced], false).render(Screen::default());
+        let row = text.lines().nth(1).expect("a row");
+        assert_eq!(
+            row,
+            "boot.okclose   sick     4/4      healthy    Sun, 29 Nov 2026 17:30:28 GMT"
+        );
+    }
+
+    #[test]
+    fn steered_backends_show_the_kernels_counters() {
+        let counters = BackendCountersView {
+            new_flows: 12,
+            skipped: 7,
+            ..Default::default()
+        };
+        let steered = BackendView {
+            counters: Some(counters),
+            state: ProbeState::Sick,
+            rule: RuleView::Consecutive { fall: 5, rise: 2 },
+            good: 0,
+            last_change_unix_ms: None,
+            last_change_ns: 0,
+            cause: "Open error 111 (Connection refused)".to_owned(),
+            ..okclose()
+        };
+        let text = table(&[steered], false).render(Screen::default());
+        assert_eq!(
+            text,
+            "\
+Backend name   Admin    Probe    Health     Last change  New flows  Skipped  Last result
+boot.okclose   probe    0/5      sick       -                   12        7  Open error 111 \
+             (Connection refused)
+"
+        );
+    }
+
+    #[test]
+    fn times_are_rfc_1123() {
+        assert_eq!(date(1_795_973_428_999), "Sun, 29 Nov 2026 17:30:28 GMT");
+        assert_eq!(date(u64::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+}

@@ -1,0 +1,136 @@
+//! What the listing subcommands share: which agent is asked, and how its answer is written.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::control::client::{Client, ClientError};
+use crate::control::{DEFAULT_INSTANCE, RUN_ROOT};
+
+/// Which running agent is asked.
+#[derive(Clone, Debug, Args)]
+pub struct InstanceArgs {
+    /// The agent to ask, by the `instance` of its configuration
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_INSTANCE, value_parser = file_name)]
+    pub instance: String,
+    /// Where the run directories of the instances stand: its configuration's `run_directory`
+    #[arg(long, value_name = "DIRECTORY", default_value = RUN_ROOT)]
+    pub run_directory: PathBuf,
+}
+
+impl InstanceArgs {
+    /// The run directory of the agent to ask.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        self.run_directory.join(&self.instance)
+    }
+
+    /// The agent.
+    ///
+    /// # Errors
+    ///
+    /// None runs there, or this user may not ask it.
+    pub fn client(&self) -> Result<Client, ClientError> {
+        Client::connect(&self.directory())
+    }
+}
+
+/// How a listing is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// A table for people.
+    #[default]
+    Text,
+    /// JSON for programs; registers are decimal strings, because they need all 64 bits.
+    Json,
+}
+
+/// What the output goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Screen {
+    /// Columns of the terminal; `None` = not a terminal: nothing is cut.
+    pub width: Option<usize>,
+    /// Whether colour is welcome.
+    pub colour: bool,
+}
+
+impl Screen {
+    /// Standard output: colour on a terminal only, and not when NO_COLOR is set.
+    #[must_use]
+    pub fn of_stdout() -> Self {
+        if !io::stdout().is_terminal() {
+            return Self::default();
+        }
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            width: terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)),
+            colour: !plain,
+        }
+    }
+}
+
+/// Writes `text`; a reader that has had enough (`| head`) is no error.
+///
+/// # Errors
+///
+/// The output cannot be written.
+pub fn write_text(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write the output"),
+    }
+}
+
+/// Writes `value` as JSON, indented, with a closing LF.
+///
+/// # Errors
+///
+/// The output cannot be written.
+pub fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(value).context("cannot write JSON")?;
+    text.push('\n');
+    write_text(out, &text)
+}
+
+/// `text` with every character that is not printable ASCII made visible; backslash and quote stay.
+///
+/// Idempotent: what the agent has escaped passes unchanged. The last gate before a terminal, for
+/// text that the other side of the admin socket promised to have escaped.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if matches!(character, ' '..='~') {
+            shown.push(character);
+        } else {
+            shown.extend(character.escape_default());
+        }
+    }
+    shown
+}
+
+/// An instance's name: one file name, so that it cannot lead out of the run root.
+fn file_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains('/') || text == "." || text == ".." {
+        return Err("not an instance name; for a path use --run-directory".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn printable_leaves_escaped_text_alone_and_stops_the_rest() {
+        let escaped = r#"\x1b]0;title\x07 \x22\"#;
+        assert_eq!(printable(escaped), escaped);
+        assert_eq!(
+            printable("a\u{1b}[2Jb\n\u{202e}c"),
+            r"a\u{1b}[2Jb\n\u{202e}c"
+        );
+    }
+}

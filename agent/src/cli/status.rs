@@ -1,0 +1,183 @@
+//! `sickbay status`: the agent itself, its probing threads, and where it is attached.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::listing::{InstanceArgs, OutputFormat, Screen, printable, write_json, write_text};
+use super::service::attached_text;
+use super::table::{Cell, Column, Table};
+use crate::control::view::{PercentilesView, StatusView};
+
+/// Arguments of `sickbay status`.
+#[derive(Clone, Debug, Args)]
+pub struct StatusArgs {
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+    /// Which agent
+    #[command(flatten)]
+    pub instance: InstanceArgs,
+}
+
+/// Runs `sickbay status`, writing to standard output.
+///
+/// # Errors
+///
+/// No agent runs, it refuses, or the output cannot be written.
+pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    run_on(args, Screen::of_stdout(), &mut io::stdout().lock())
+}
+
+/// Runs `sickbay status`, writing to `out`.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_on(args: &StatusArgs, screen: Screen, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let status = args.instance.client()?.status()?;
+    match args.output {
+        OutputFormat::Json => write_json(out, &status)?,
+        OutputFormat::Text => write_text(out, &text(&status, screen))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(status: &StatusView, screen: Screen) -> String {
+    let mut lines = vec![
+        (
+            "Instance",
+            format!("{}, pid {}", printable(&status.instance), status.pid),
+        ),
+        ("Version", printable(&status.version)),
+        ("Up", uptime(status.uptime_s)),
+        ("Generation", status.generation.to_string()),
+        (
+            "Backends",
+            format!(
+                "{}: {} take new flows, {} have no verdict yet",
+                status.backend_count, status.healthy_count, status.warming_count
+            ),
+        ),
+        ("Attached", printable(&attached_text(&status.attached))),
+    ];
+    if let Some(figures) = status.verdict_to_kernel_ns {
+        lines.push(("Verdict to kernel", percentiles(figures, "ns")));
+    }
+    if let Some(figures) = status.lateness_us {
+        lines.push(("Probe lateness", percentiles(figures, "µs")));
+    }
+    if status.transitions_dropped != 0 {
+        lines.push((
+            "Transitions not logged",
+            status.transitions_dropped.to_string(),
+        ));
+    }
+    let mut text = String::new();
+    for (name, value) in lines {
+        writeln!(text, "{name:<22}  {value}").expect("a String takes all text");
+    }
+    text.push('\n');
+    text.push_str(&shards(status).render(screen));
+    text
+}
+
+fn shards(status: &StatusView) -> Table {
+    let titles = ["Shard", "Heartbeat (ms)", "Targets", "In flight", "Probes"];
+    let mut table = Table::new(titles.map(Column::number).to_vec());
+    for shard in &status.shards {
+        let heartbeat = shard
+            .heartbeat_age_ms
+            .map_or_else(|| Cell::from("-"), Cell::from);
+        table.push(
+            vec![
+                u64::from(shard.shard).into(),
+                heartbeat,
+                u64::from(shard.targets).into(),
+                u64::from(shard.in_flight).into(),
+                shard.probes.into(),
+            ],
+            String::new(),
+        );
+    }
+    table
+}
+
+fn percentiles(figures: PercentilesView, unit: &str) -> String {
+    let PercentilesView {
+        p50,
+        p99,
+        max,
+        count,
+    } = figures;
+    format!("p50 {p50} {unit}, p99 {p99} {unit}, max {max} {unit} of {count}")
+}
+
+/// Whole seconds, in words; nonsense (negative, not a number) counts as none.
+fn uptime(uptime_s: f64) -> String {
+    let whole = Duration::try_from_secs_f64(uptime_s)
+        .unwrap_or_default()
+        .as_secs();
+    humantime::format_duration(Duration::from_secs(whole)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Screen, text};
+    use crate::control::view::{AttachedView, PercentilesView, ShardView, StatusView};
+
+    #[test]
+    fn status_names_the_agent_its_places_and_its_threads() {
+        let attached = AttachedView {
+            interface: "eth0".to_owned(),
+            program: "xdp".to_owned(),
+            mode: "native".to_owned(),
+        };
+        let shard = ShardView {
+            shard: 0,
+            heartbeat_age_ms: Some(4),
+            targets: 8,
+            in_flight: 1,
+            probes: 12_345,
+        };
+        let status = StatusView {
+            instance: "demo".to_owned(),
+            pid: 4711,
+            version: "0.1.0".to_owned(),
+            uptime_s: 3725.9,
+            generation: 3,
+            shards: vec![shard],
+            attached: vec![attached],
+            warming_count: 1,
+            healthy_count: 7,
+            backend_count: 8,
+            transitions_dropped: 0,
+            verdict_to_kernel_ns: Some(PercentilesView {
+                p50: 150,
+                p99: 205,
+                max: 900,
+                count: 2,
+            }),
+            lateness_us: None,
+            packets: None,
+        };
+        assert_eq!(
+            text(&status, Screen::default()),
+            "\
+Instance                demo, pid 4711
+Version                 0.1.0
+Up                      1h 2m 5s
+Generation              3
+Backends                8: 7 take new flows, 1 have no verdict yet
+Attached                eth0 xdp/native
+Verdict to kernel       p50 150 ns, p99 205 ns, max 900 ns of 2
+
+Shard  Heartbeat (ms)  Targets  In flight  Probes
+    0               4        8          1   12345
+"
+        );
+    }
+}

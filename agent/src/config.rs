@@ -1,0 +1,207 @@
+//! The configuration: from a TOML file to the [`Fleet`], validated once, with every mistake named.
+//!
+//! `reading` compares the text with the schema of `settings`; `agent`, `probes`, `pools` and
+//! `services` check one section each and report through `problem`; `assembly` and `tables` give
+//! out the indices; `traps` warns of what is allowed and disappoints. All report before anything
+//! is refused, so that one run shows every mistake.
+
+mod agent;
+mod assembly;
+mod backend_list;
+mod endpoint;
+mod example;
+mod name;
+mod pools;
+mod probes;
+mod problem;
+mod reading;
+mod services;
+pub mod settings;
+mod shape;
+mod source;
+mod summary;
+mod tables;
+mod time;
+mod traps;
+
+use std::path::{Path, PathBuf};
+
+pub use self::example::example;
+pub use self::problem::{ConfigError, Problem};
+pub use self::summary::{ProbeSummary, Summary};
+
+use self::agent::Agent;
+use self::problem::Report;
+use self::services::DraftService;
+use self::settings::Settings;
+use crate::fleet::{Fleet, Service};
+
+/// What the command line puts in place of the file's own settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Instance name.
+    pub instance: Option<String>,
+    /// Pin directory, without the instance name.
+    pub pin_directory: Option<PathBuf>,
+    /// Run directory, without the instance name.
+    pub run_directory: Option<PathBuf>,
+}
+
+/// A configuration that can be run.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// What it says.
+    pub fleet: Fleet,
+    /// What will disappoint, in the file's order.
+    pub warnings: Vec<Problem>,
+    /// What it amounts to.
+    pub summary: Summary,
+}
+
+/// Reads and validates the configuration file at `path`.
+///
+/// # Errors
+///
+/// Every mistake in it, or why it cannot be read.
+pub fn load(path: &Path, overrides: &Overrides) -> Result<Configuration, ConfigError> {
+    let text = backend_list::read(path).map_err(|(problem, mend)| {
+        let (file, path) = (shown(path), String::new());
+        let error = Problem {
+            file,
+            line: 0,
+            column: 0,
+            path,
+            problem,
+            mend,
+        };
+        ConfigError {
+            errors: vec![error],
+            warnings: Vec::new(),
+        }
+    })?;
+    parse(&text, path, overrides)
+}
+
+/// Validates the text of a configuration file. `path` is its name, and what the files it names are
+/// relative to.
+///
+/// # Errors
+///
+/// Every mistake in it.
+pub fn parse(text: &str, path: &Path, overrides: &Overrides) -> Result<Configuration, ConfigError> {
+    let source = reading::parse(&shown(path), text)?;
+    let mut report = Report::new(&source);
+    let settings = reading::read(&source, &mut report);
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let fleet = validate(&settings, directory, overrides, &mut report);
+    if let Some(fleet) = &fleet {
+        traps::warn(&settings, fleet, &mut report);
+    }
+    let warnings = report.finish()?;
+    let fleet = fleet.expect("a report without errors comes with a fleet");
+    let summary = Summary::of(&fleet);
+    Ok(Configuration {
+        fleet,
+        warnings,
+        summary,
+    })
+}
+
+/// Where an instance without a configuration file is pinned, its name included.
+///
+/// # Errors
+///
+/// The overrides are not a name or not an absolute path.
+pub fn default_pin_directory(overrides: &Overrides) -> Result<PathBuf, ConfigError> {
+    let source = reading::parse("", "")?;
+    let mut report = Report::new(&source);
+    let agent = agent::validate(&Settings::default(), overrides, &mut report);
+    report.finish()?;
+    Ok(agent.pin_directory)
+}
+
+/// The fleet; `None` when errors were reported.
+fn validate(
+    settings: &Settings,
+    directory: &Path,
+    overrides: &Overrides,
+    report: &mut Report<'_>,
+) -> Option<Fleet> {
+    let agent = agent::validate(settings, overrides, report);
+    let probes = probes::validate(settings, report);
+    let drafts = pools::validate(settings, directory, report);
+    let services = services::validate(settings, report);
+    let attachments = services::validate_attachments(settings, report);
+    if drafts.is_empty() && !report.has_errors() {
+        report.error(
+            &[],
+            "there is no pool: nothing to probe",
+            "add a [probe.NAME] and a [pool.NAME]",
+        );
+    }
+    if report.has_errors() {
+        return None;
+    }
+    let tables = tables::place(settings, &services, &drafts, report);
+    let services = steer(settings, &agent, services, &tables);
+    let names: Vec<&str> = settings.pool.keys().map(String::as_str).collect();
+    let assembled = assembly::assemble(&names, drafts, &probes, report);
+    if report.has_errors() {
+        return None;
+    }
+    Some(Fleet {
+        instance: agent.instance,
+        pin_directory: agent.pin_directory,
+        run_directory: agent.run_directory,
+        shards: agent.shards,
+        in_flight: agent.in_flight,
+        start_timeout_ns: agent.start_timeout_ns,
+        probes,
+        targets: assembled.targets,
+        pools: assembled.pools,
+        backends: assembled.backends,
+        services,
+        attachments,
+    })
+}
+
+fn steer(
+    settings: &Settings,
+    agent: &Agent,
+    drafts: Vec<DraftService>,
+    tables: &[(u32, u32)],
+) -> Vec<Service> {
+    let named = settings.service.iter().zip(drafts).zip(tables);
+    named
+        .map(
+            |(((name, written), draft), (slot_first, slot_count))| Service {
+                name: name.clone(),
+                address: draft.address,
+                port: draft.port,
+                protocol: written.protocol,
+                pool: draft.pool,
+                mode: written.mode,
+                all_sick: written.all_sick,
+                on_sick: written.on_sick,
+                udp_idle_ns: draft.udp_idle_ns,
+                seed: agent.seed,
+                slot_first: *slot_first,
+                slot_count: *slot_count,
+            },
+        )
+        .collect()
+}
+
+/// A path as it is shown: what would break the line or move the cursor is escaped.
+fn shown(path: &Path) -> String {
+    path.to_string_lossy()
+        .chars()
+        .flat_map(|c| {
+            if c.is_control() {
+                c.escape_default().collect()
+            } else {
+                vec![c]
+            }
+        })
+        .collect()
+}

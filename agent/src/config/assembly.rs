@@ -1,0 +1,204 @@
+//! From validated parts to the [`Fleet`]: targets shared between pools, and every index given out.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use sickbay_core::hash;
+use sickbay_core::plan::ProbeKind;
+use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
+
+use super::pools::DraftPool;
+use super::probes::request_bytes;
+use super::problem::Report;
+use crate::fleet::{Backend, CloseMode, Pool, Probe, Target};
+
+/// Pools, backends and targets with their indices.
+pub(super) struct Assembled {
+    pub(super) targets: Vec<Target>,
+    pub(super) pools: Vec<Pool>,
+    pub(super) backends: Vec<Backend>,
+}
+
+/// Gives out every index. Only called when the parts have no error.
+pub(super) fn assemble(
+    names: &[&str],
+    drafts: Vec<DraftPool>,
+    probes: &[Probe],
+    report: &mut Report<'_>,
+) -> Assembled {
+    let words = place_words(&drafts, report);
+    let backend_count = drafts.iter().map(|draft| draft.members.len()).sum();
+    let mut targets = Targets::new(probes, backend_count);
+    let mut pools = Vec::with_capacity(drafts.len());
+    let mut backends = Vec::with_capacity(backend_count);
+    for (pool, (draft, (first_word, word_count))) in drafts.into_iter().zip(words).enumerate() {
+        let first = backends.len();
+        for (index, member) in (first_word * WORD_BACKENDS..).zip(draft.members) {
+            let mut probed = member.address;
+            probed.set_port(draft.probe_port.unwrap_or(probed.port()));
+            backends.push(Backend {
+                name: member.name.unwrap_or_else(|| member.address.to_string()),
+                pool,
+                address: member.address,
+                weight: member.weight,
+                target: targets.of(probed, draft.probe),
+                index,
+            });
+        }
+        pools.push(Pool {
+            name: names[pool].to_owned(),
+            probe: draft.probe,
+            backends: first..backends.len(),
+            first_word,
+            word_count,
+        });
+    }
+    Assembled {
+        targets: targets.list,
+        pools,
+        backends,
+    }
+}
+
+/// The Host header when none is given: the address, IPv6 in brackets, and the port unless 80
+/// (RFC 9110, section 7.2: the default port may be left out).
+pub(super) fn default_host(address: SocketAddr) -> String {
+    match (address.port(), address.ip()) {
+        (80, IpAddr::V4(ip)) => ip.to_string(),
+        (80, IpAddr::V6(ip)) => format!("[{ip}]"),
+        (port, IpAddr::V4(ip)) => format!("{ip}:{port}"),
+        (port, IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
+    }
+}
+
+/// First word and word count of each pool. Counts are powers of two and the largest come first, so
+/// each range begins at a multiple of its length and nothing is lost between them.
+fn place_words(drafts: &[DraftPool], report: &mut Report<'_>) -> Vec<(u32, u32)> {
+    let words_max = BACKENDS_MAX / WORD_BACKENDS;
+    let counts: Vec<u32> = drafts
+        .iter()
+        .map(|draft| {
+            let words = draft.members.len().div_ceil(WORD_BACKENDS as usize).max(1);
+            u32::try_from(words)
+                .unwrap_or(words_max)
+                .next_power_of_two()
+        })
+        .collect();
+    let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+    if u64::from(words_max) < total {
+        let reserved = total * u64::from(WORD_BACKENDS);
+        let problem = format!(
+            "all pools together reserve {reserved} places (each 64 times a power of two); \
+             {BACKENDS_MAX} are the most"
+        );
+        report.error(&["pool".into()], problem, "use fewer or smaller pools");
+        return counts.into_iter().map(|count| (0, count)).collect();
+    }
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by_key(|pool| std::cmp::Reverse(counts[*pool]));
+    let mut places = vec![(0, 0); counts.len()];
+    let mut next = 0;
+    for pool in order {
+        places[pool] = (next, counts[pool]);
+        next += counts[pool];
+    }
+    places
+}
+
+/// The targets so far: pools that ask the same of the same address share one.
+struct Targets<'p> {
+    probes: &'p [Probe],
+    /// Of each probe, the first one that probes in the same way; only their rules differ.
+    alike: Vec<usize>,
+    list: Vec<Target>,
+    by_identity: HashMap<u128, usize>,
+}
+
+impl<'p> Targets<'p> {
+    fn new(probes: &'p [Probe], capacity: usize) -> Self {
+        let alike = probes
+            .iter()
+            .map(|probe| {
+                let same = |other: &Probe| other.spec == probe.spec && other.close == probe.close;
+                probes.iter().position(same).unwrap_or_default()
+            })
+            .collect();
+        let by_identity = HashMap::with_capacity(capacity);
+        Self {
+            probes,
+            alike,
+            list: Vec::with_capacity(capacity),
+            by_identity,
+        }
+    }
+
+    /// The target at `address` as `probe` asks it.
+    fn of(&mut self, address: SocketAddr, probe: usize) -> usize {
+        let spec = &self.probes[probe];
+        let bytes = spec.request.as_ref().map_or_else(Vec::new, |request| {
+            let host = request
+                .host
+                .clone()
+                .unwrap_or_else(|| default_host(address));
+            request_bytes(request, &host)
+        });
+        let mut identity = identity(address, &bytes);
+        let mut told_apart = bytes.clone();
+        while let Some(&known) = self.by_identity.get(&identity) {
+            let target = &mut self.list[known];
+            if self.alike[target.probe] == self.alike[probe] && target.address == address {
+                target.initial = target.initial.min(spec.initial);
+                return known;
+            }
+            // The same question at other times, or with another answer expected: a target of its
+            // own. Its identity has these mixed in, so that each keeps its own history.
+            told_apart.extend(distinction(spec));
+            identity = self::identity(address, &told_apart);
+        }
+        let index = self.list.len();
+        self.by_identity.insert(identity, index);
+        self.list.push(Target {
+            identity,
+            address,
+            request: bytes,
+            probe,
+            initial: spec.initial,
+        });
+        index
+    }
+}
+
+fn identity(address: SocketAddr, request: &[u8]) -> u128 {
+    match address.ip() {
+        IpAddr::V4(ip) => hash::identity(&ip.octets(), address.port(), request),
+        IpAddr::V6(ip) => hash::identity(&ip.octets(), address.port(), request),
+    }
+}
+
+/// What tells two probes with the same request apart.
+fn distinction(probe: &Probe) -> Vec<u8> {
+    let mut bytes = probe.spec.interval_ns.to_le_bytes().to_vec();
+    bytes.extend(probe.spec.timeout_ns.to_le_bytes());
+    if let ProbeKind::Http {
+        expected_status, ..
+    } = probe.spec.kind
+    {
+        bytes.extend(expected_status.to_le_bytes());
+    }
+    bytes.push(u8::from(probe.close == CloseMode::Fin));
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_host_has_the_port_unless_it_is_80() {
+        let host = |text: &str| default_host(text.parse().expect("an address"));
+        assert_eq!(host("192.0.2.1:80"), "192.0.2.1");
+        assert_eq!(host("192.0.2.1:8080"), "192.0.2.1:8080");
+        assert_eq!(host("[2001:DB8::1]:80"), "[2001:db8::1]");
+        assert_eq!(host("[2001:db8::1]:443"), "[2001:db8::1]:443");
+    }
+}

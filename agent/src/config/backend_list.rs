@@ -1,0 +1,214 @@
+//! Files of backends: one per line, `ADDRESS:PORT [weight=N] [name=NAME]`, `#` begins a comment.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::endpoint::{Fault, endpoint};
+use super::name;
+use super::problem::{nearest, quoted};
+
+/// Bytes of a configuration file or a list; more is a mistake (a device, a log).
+pub(super) const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Largest weight.
+pub(super) const WEIGHT_MAX: i64 = 1000;
+
+/// One line's backend.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) address: SocketAddr,
+    pub(super) name: Option<String>,
+    pub(super) weight: u32,
+    /// From 1.
+    pub(super) line: usize,
+}
+
+/// A line that names no backend.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ListFault {
+    /// From 1.
+    pub(super) line: usize,
+    /// From 1, in characters.
+    pub(super) column: usize,
+    pub(super) fault: Fault,
+}
+
+/// The text of a file.
+///
+/// # Errors
+///
+/// What the system says, with the errno; or that the file is too large or not UTF-8.
+pub(super) fn read(path: &Path) -> Result<String, Fault> {
+    let unreadable = |error: std::io::Error| {
+        let mend = match error.kind() {
+            std::io::ErrorKind::NotFound => "name a file that exists",
+            std::io::ErrorKind::PermissionDenied => "let this user read it, or run as root",
+            _ => "name a file that can be read",
+        };
+        (format!("cannot be read: {error}"), mend.to_owned())
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if FILE_BYTES_MAX < bytes.len() as u64 {
+        let problem = format!("is larger than {} MiB", FILE_BYTES_MAX >> 20);
+        return Err((problem, "name the right file, or split it".to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..valid]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count()
+            + 1;
+        (
+            format!("line {line} is not UTF-8"),
+            "save the file as UTF-8".to_owned(),
+        )
+    })
+}
+
+/// The backends of a list's text, and the lines that name none.
+pub(super) fn parse(text: &str) -> (Vec<Listed>, Vec<ListFault>) {
+    let (mut listed, mut faults) = (Vec::new(), Vec::new());
+    for (index, content) in text.lines().enumerate() {
+        let content = content.split('#').next().unwrap_or_default();
+        let line = index + 1;
+        match parse_line(content) {
+            Ok(None) => {}
+            Ok(Some((address, name, weight))) => {
+                listed.push(Listed {
+                    address,
+                    name,
+                    weight,
+                    line,
+                });
+            }
+            Err((offset, fault)) => {
+                let column = content[..offset].chars().count() + 1;
+                faults.push(ListFault {
+                    line,
+                    column,
+                    fault,
+                });
+            }
+        }
+    }
+    (listed, faults)
+}
+
+type Line = Option<(SocketAddr, Option<String>, u32)>;
+
+/// A line's backend if it has one; else the byte at which it goes wrong, and how.
+fn parse_line(content: &str) -> Result<Line, (usize, Fault)> {
+    let mut words = content.split_whitespace();
+    let Some(first) = words.next() else {
+        return Ok(None);
+    };
+    let offset = |word: &str| word.as_ptr() as usize - content.as_ptr() as usize;
+    let address = endpoint(first).map_err(|fault| (offset(first), fault))?;
+    let (mut name, mut weight) = (None, None);
+    for word in words {
+        let at = |fault: Fault| (offset(word), fault);
+        match word.split_once('=') {
+            Some(("name", value)) if name.is_none() => {
+                if let Some(fault) = name::backend_fault(value) {
+                    let mend = "name it with 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\"";
+                    return Err(at((fault, mend.to_owned())));
+                }
+                name = Some(value.to_owned());
+            }
+            Some(("weight", value)) if weight.is_none() => {
+                weight = Some(weight_of(value).map_err(at)?);
+            }
+            Some((key @ ("name" | "weight"), _)) => {
+                let problem = format!("{key} is given twice");
+                return Err(at((problem, "remove one of the two".to_owned())));
+            }
+            Some((key, _)) => {
+                let mend = nearest(key, ["name", "weight"]);
+                return Err(at((format!("unknown key {}", quoted(key)), mend)));
+            }
+            None => {
+                let problem = format!("{} is not KEY=VALUE", quoted(word));
+                let mend = "write one backend per line: ADDRESS:PORT [weight=N] [name=NAME]";
+                return Err(at((problem, mend.to_owned())));
+            }
+        }
+    }
+    Ok(Some((address, name, weight.unwrap_or(1))))
+}
+
+fn weight_of(text: &str) -> Result<u32, Fault> {
+    let weight = text
+        .parse::<i64>()
+        .ok()
+        .filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+    weight
+        .and_then(|weight| u32::try_from(weight).ok())
+        .ok_or_else(|| {
+            let problem = format!("weight {} is out of range", quoted(text));
+            (
+                problem,
+                format!("write a whole number from 1 to {WEIGHT_MAX}"),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_have_comments_blank_lines_names_and_weights() {
+        let text = "# the farm\n\n192.0.2.1:80\r\n  [fd00::1]:81 name=b weight=7 # old\n";
+        let (listed, faults) = parse(text);
+        assert_eq!(faults, []);
+        let first = "192.0.2.1:80".parse().expect("an address");
+        let second = "[fd00::1]:81".parse().expect("an address");
+        assert_eq!(
+            listed,
+            [
+                Listed {
+                    address: first,
+                    name: None,
+                    weight: 1,
+                    line: 3
+                },
+                Listed {
+                    address: second,
+                    name: Some("b".to_owned()),
+                    weight: 7,
+                    line: 4
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn every_bad_line_is_reported_with_its_column() {
+        let text = "nonsense\n192.0.2.1:80 wait=3\n192.0.2.2:80 weight=0\n192.0.2.3:80 x\n\
+                    192.0.2.4:80 name=a name=b\n192.0.2.5:80 name=a*\n";
+        let (listed, faults) = parse(text);
+        assert_eq!(listed, []);
+        let shown: Vec<_> = faults
+            .iter()
+            .map(|fault| (fault.line, fault.column, fault.fault.0.as_str()))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (1, 1, "\"nonsense\" is not ADDRESS:PORT"),
+                (2, 14, "unknown key \"wait\""),
+                (3, 14, "weight \"0\" is out of range"),
+                (4, 14, "\"x\" is not KEY=VALUE"),
+                (5, 21, "name is given twice"),
+                (6, 14, "\"a*\" has the odd character \"*\""),
+            ]
+        );
+    }
+}

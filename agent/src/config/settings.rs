@@ -1,0 +1,322 @@
+//! The configuration file as it is written: the structs that serde reads, and whose comments are
+//! the operator's manual. [`super::example`] prints them.
+//!
+//! A key that has to be told from its default is an `Option`. Ranges and references are not
+//! checked here but in the validation beside this file, which can say where and how to mend.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::{AllSick, CloseMode, Mode, OnSick, Protocol, XdpMode};
+
+/// The configuration of one sickbay instance.
+///
+/// Keys that stand here as comments show their default, or an example where there is none.
+/// Times are text with a unit: "500ms", "5s", "1m". Check a changed file with
+/// `sickbay check -c FILE`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The agent itself. All of it may be left out.
+    pub agent: AgentSettings,
+    /// How to probe. One table per probe, `[probe.NAME]`; pools refer to it by name.
+    pub probe: BTreeMap<String, ProbeSettings>,
+    /// Sets of backends, `[pool.NAME]`, each with the probe that judges its backends.
+    pub pool: BTreeMap<String, PoolSettings>,
+    /// What traffic is steered, `[service.NAME]`: a virtual address and port, and the pool that
+    /// its flows go to. Without services sickbay only probes.
+    pub service: BTreeMap<String, ServiceSettings>,
+    /// The interfaces on which the services' traffic comes in, one `[[attach]]` each.
+    pub attach: Vec<AttachSettings>,
+}
+
+/// A time as text with a unit, such as "500ms", "5s" or "1m 30s".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("format" = "duration"))]
+pub struct TimeText(pub String);
+
+impl From<&str> for TimeText {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+/// The agent itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentSettings {
+    /// Name of this instance: letters, digits, "-", "_", ".". Instances of different names run
+    /// side by side.
+    pub instance: String,
+    /// Where maps and links are pinned, on a bpf file system; the instance name is appended.
+    pub pin_directory: String,
+    /// Where the admin socket stands; the instance name is appended.
+    pub run_directory: String,
+    /// Probing threads; 0 is one per CPU that the agent may use. At most 256.
+    pub shards: i64,
+    /// Probes in flight at once, per probing thread: 2 to 65536. Targets that are sick hold at
+    /// most half of them.
+    pub in_flight: i64,
+    /// Steering begins when every target has its first verdict, or after this time.
+    pub start_timeout: TimeText,
+    /// Mixed into the tables and the flow hash. Hosts that share it and the services choose the
+    /// same backend for a flow.
+    pub seed: i64,
+}
+
+impl Default for AgentSettings {
+    fn default() -> Self {
+        Self {
+            instance: "default".to_owned(),
+            pin_directory: "/sys/fs/bpf/sickbay".to_owned(),
+            run_directory: "/run/sickbay".to_owned(),
+            shards: 0,
+            in_flight: 1024,
+            start_timeout: "10s".into(),
+            seed: 0,
+        }
+    }
+}
+
+/// How to probe.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProbeSettings {
+    /// What is asked of the backend.
+    pub r#type: ProbeType,
+    /// Path and query that is asked for; http only; "/" when not given. Let it do what real
+    /// requests need (a trivial database query, say): a static page only shows that the web server
+    /// is up.
+    #[schemars(example = "/healthz", extend("x-live" = true))]
+    pub url: Option<String>,
+    /// The request's method; http only; GET when not given.
+    #[schemars(example = &"GET")]
+    pub method: Option<Method>,
+    /// The Host header; http only. When not given it is the backend's address as it is written,
+    /// IPv6 in brackets, followed by the port unless that is 80.
+    #[schemars(example = "www.example.com")]
+    pub host: Option<String>,
+    /// The one status that is good, 100 to 999; http only; 200 when not given. A redirect is not
+    /// followed.
+    #[schemars(example = 200)]
+    pub expected_response: Option<i64>,
+    /// From the start of one probe to the start of the next, "10ms" to "24h".
+    pub interval: TimeText,
+    /// One deadline for the whole probe, connect to end of response: "1ms" to "1h". Keep it below
+    /// the interval: probes of a backend never overlap, so one that takes longer delays the next.
+    pub timeout: TimeText,
+    /// Results that are looked at, the newest ones: 1 to 64. 8 when neither window nor threshold is
+    /// given; with it the threshold must be given. A larger window is smoother, a smaller one
+    /// quicker.
+    #[schemars(example = 8)]
+    pub window: Option<i64>,
+    /// Good results in the window that make a backend healthy: 1 to window. 3 when not given. Given
+    /// alone, the window is one more, 64 at most.
+    #[schemars(example = 3)]
+    pub threshold: Option<i64>,
+    /// Good results assumed before the first probe; threshold - 1 (or rise - 1) when not given: the
+    /// first good probe makes a backend healthy. More than the threshold has no effect.
+    #[schemars(example = 2)]
+    pub initial: Option<i64>,
+    /// Instead of window and threshold: bad results in a row that make a backend sick, 1 to 64;
+    /// 3 when only rise is given.
+    #[schemars(example = 3)]
+    pub fall: Option<i64>,
+    /// Instead of window and threshold: good results in a row that make a backend healthy, 1 to 64;
+    /// 2 when only fall is given.
+    #[schemars(example = 2)]
+    pub rise: Option<i64>,
+    /// How a probe's connection is closed.
+    pub close: CloseMode,
+    /// What becomes of the verdict when this host could not probe (no descriptors, no memory, …)
+    /// for ten intervals, and 30s at least.
+    pub on_unknown: UnknownPolicy,
+}
+
+impl Default for ProbeSettings {
+    fn default() -> Self {
+        Self {
+            r#type: ProbeType::default(),
+            url: None,
+            method: None,
+            host: None,
+            expected_response: None,
+            interval: "5s".into(),
+            timeout: "2s".into(),
+            window: None,
+            threshold: None,
+            initial: None,
+            fall: None,
+            rise: None,
+            close: CloseMode::default(),
+            on_unknown: UnknownPolicy::default(),
+        }
+    }
+}
+
+/// What is asked of a backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProbeType {
+    /// An HTTP/1.1 request; good is the expected response.
+    #[default]
+    Http,
+    /// A TCP connection; good is that it opens.
+    Tcp,
+}
+
+/// The method of an HTTP probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Method {
+    /// With the body.
+    #[default]
+    Get,
+    /// Without the body.
+    Head,
+}
+
+/// What becomes of the verdict over a target of which nothing is known any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UnknownPolicy {
+    /// The last verdict holds.
+    #[default]
+    Keep,
+    /// Sick until the next result.
+    Sick,
+}
+
+/// A set of backends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoolSettings {
+    /// Name of the probe that judges the backends.
+    #[schemars(example = &"web", extend("x-live" = true))]
+    pub probe: Option<String>,
+    /// Backends: "ADDRESS:PORT", or a table with more to say. Host names are not looked up. This
+    /// and the next two add up; a pool has 65536 backends at most.
+    #[schemars(
+        example = [
+            "192.0.2.1:80".into(),
+            BackendEntry::Table(BackendSettings {
+                name: Some("b2".to_owned()),
+                address: Some("192.0.2.2:80".to_owned()),
+                weight: Some(2),
+            }),
+        ],
+        extend("x-live" = true)
+    )]
+    pub backends: Vec<BackendEntry>,
+    /// A file of backends, one per line: `ADDRESS:PORT [weight=N] [name=NAME]`; `#` begins a
+    /// comment. Relative to this file.
+    #[schemars(example = "web.list")]
+    pub backends_file: Option<String>,
+    /// A range of backends: "127.0.0.1-127.0.39.16:80", "10.0.0.0/24:80" (without the network and
+    /// the broadcast address) or "[fd00::/120]:80".
+    #[schemars(example = "10.0.0.0/24:80")]
+    pub backends_range: Option<String>,
+    /// The port to probe, when it is not the backend's own.
+    #[schemars(example = 8080)]
+    pub probe_port: Option<i64>,
+}
+
+/// A backend in a pool's list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum BackendEntry {
+    /// `ADDRESS:PORT`.
+    Address(String),
+    /// With name or weight.
+    Table(BackendSettings),
+}
+
+impl From<&str> for BackendEntry {
+    fn from(address: &str) -> Self {
+        Self::Address(address.to_owned())
+    }
+}
+
+/// A backend with more to say than its address.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BackendSettings {
+    /// Its name, unique in the pool; the address when not given.
+    pub name: Option<String>,
+    /// `ADDRESS:PORT`.
+    pub address: Option<String>,
+    /// Its share of new flows relative to the others, 1 to 1000; 1 when not given.
+    pub weight: Option<i64>,
+}
+
+/// What traffic is steered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServiceSettings {
+    /// The virtual address (VIP), IPv4 or IPv6.
+    #[schemars(example = "198.51.100.1", extend("x-live" = true))]
+    pub address: Option<String>,
+    /// The destination port.
+    #[schemars(example = 80, extend("x-live" = true))]
+    pub port: Option<i64>,
+    /// The transport protocol.
+    pub protocol: Protocol,
+    /// Name of the pool that new flows go to.
+    #[schemars(example = &"web", extend("x-live" = true))]
+    pub pool: Option<String>,
+    /// What is done with the packets.
+    pub mode: Mode,
+    /// What new flows get when every backend of the pool is sick.
+    pub all_sick: AllSick,
+    /// What becomes of open connections to a backend that turns sick.
+    pub on_sick: OnSick,
+    /// udp only: a client that is silent for this long counts as new. "1s" to "1h".
+    pub udp_idle: TimeText,
+    /// Slots of the table that spreads flows over backends: a prime, at least as many as there are
+    /// backends; 0 chooses about a hundred per backend.
+    pub table_size: i64,
+}
+
+impl Default for ServiceSettings {
+    fn default() -> Self {
+        Self {
+            address: None,
+            port: None,
+            protocol: Protocol::default(),
+            pool: None,
+            mode: Mode::default(),
+            all_sick: AllSick::default(),
+            on_sick: OnSick::default(),
+            udp_idle: "30s".into(),
+            table_size: 0,
+        }
+    }
+}
+
+/// An interface on which services' traffic comes in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AttachSettings {
+    /// Name of the interface.
+    #[schemars(example = &"eth0", extend("x-live" = true))]
+    pub interface: Option<String>,
+    /// Which program does the steering there.
+    pub program: ProgramSetting,
+    /// How the XDP program is run; xdp only; "auto" when not given.
+    #[schemars(example = &"auto")]
+    pub xdp_mode: Option<XdpMode>,
+}
+
+/// Which program is attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProgramSetting {
+    /// Before the stack sees the packet: the fastest.
+    #[default]
+    Xdp,
+    /// At TC ingress: for interfaces where XDP cannot run.
+    Tc,
+}

@@ -1,0 +1,168 @@
+//! What a configuration amounts to: counts, load, and how long a dead backend goes unnoticed.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::Serialize;
+use sickbay_core::bound;
+use sickbay_core::plan::Nanos;
+
+use super::time::{seconds, shown};
+use crate::fleet::{Fleet, Probe};
+
+/// The figures of a validated configuration.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Services.
+    pub services: usize,
+    /// Pools.
+    pub pools: usize,
+    /// Backends, all pools together.
+    pub backends: usize,
+    /// Targets: what is probed; pools that ask the same of an address share one.
+    pub targets: usize,
+    /// Probes per second that this host sends.
+    pub probes_per_second: f64,
+    /// The largest number of probes per second that one address gets.
+    pub probes_per_second_per_address_max: f64,
+    /// Slots of all tables together.
+    pub table_slots: u64,
+    /// The figures of each probe that a pool uses.
+    pub probes: Vec<ProbeSummary>,
+}
+
+/// The figures of one probe.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProbeSummary {
+    /// Name.
+    pub name: String,
+    /// Worst time from a backend's death to its verdict, in seconds.
+    pub time_to_sick_s_max: f64,
+    /// Worst time from a backend's recovery to its verdict, in seconds.
+    pub time_to_healthy_s_max: f64,
+}
+
+impl Summary {
+    pub(super) fn of(fleet: &Fleet) -> Self {
+        let rates = rates(fleet);
+        let is_used = |index: usize| fleet.pools.iter().any(|pool| pool.probe == index);
+        let used = fleet
+            .probes
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| is_used(*index));
+        Self {
+            services: fleet.services.len(),
+            pools: fleet.pools.len(),
+            backends: fleet.backends.len(),
+            targets: fleet.targets.len(),
+            probes_per_second: rounded(rate(fleet)),
+            probes_per_second_per_address_max: rounded(
+                rates.values().map(|load| load.rate).fold(0.0, f64::max),
+            ),
+            table_slots: fleet
+                .services
+                .iter()
+                .map(|each| u64::from(each.slot_count))
+                .sum(),
+            probes: used.map(|(_, probe)| ProbeSummary::of(probe)).collect(),
+        }
+    }
+}
+
+impl ProbeSummary {
+    fn of(probe: &Probe) -> Self {
+        Self {
+            name: probe.name.clone(),
+            time_to_sick_s_max: seconds(time_to_sick_ns_max(probe)),
+            time_to_healthy_s_max: seconds(time_to_healthy_ns_max(probe)),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, {}, {}, {}; {} probes/s",
+            counted(self.services, "service"),
+            counted(self.pools, "pool"),
+            counted(self.backends, "backend"),
+            counted(self.targets, "target"),
+            self.probes_per_second,
+        )?;
+        for probe in &self.probes {
+            write!(
+                f,
+                "; {} sick within {} s",
+                probe.name, probe.time_to_sick_s_max
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The load on one address.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Load {
+    /// Probes per second.
+    pub(super) rate: f64,
+    /// Targets at it.
+    pub(super) targets: usize,
+    /// Of its targets, the probe with the shortest interval.
+    pub(super) quickest: usize,
+}
+
+/// The load on each address.
+pub(super) fn rates(fleet: &Fleet) -> HashMap<IpAddr, Load> {
+    let mut rates: HashMap<IpAddr, Load> = HashMap::with_capacity(fleet.targets.len());
+    for target in &fleet.targets {
+        let interval_ns = fleet.probes[target.probe].spec.interval_ns;
+        let load = rates.entry(target.address.ip()).or_insert(Load {
+            quickest: target.probe,
+            ..Load::default()
+        });
+        load.rate += 1.0 / seconds(interval_ns);
+        load.targets += 1;
+        if interval_ns < fleet.probes[load.quickest].spec.interval_ns {
+            load.quickest = target.probe;
+        }
+    }
+    rates
+}
+
+/// Probes per second that this host sends.
+pub(super) fn rate(fleet: &Fleet) -> f64 {
+    let each =
+        |target: &crate::fleet::Target| 1.0 / seconds(fleet.probes[target.probe].spec.interval_ns);
+    fleet.targets.iter().map(each).sum()
+}
+
+/// A rate to three digits behind the point.
+pub(super) fn rounded(rate: f64) -> f64 {
+    (rate * 1000.0).round() / 1000.0
+}
+
+/// `1 pool`, `2 pools`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// The worst time to sick as an operator would write it.
+pub(super) fn time_to_sick_shown(probe: &Probe) -> String {
+    shown(time_to_sick_ns_max(probe))
+}
+
+/// From a backend's death to its verdict at most; see [`bound::to_sick`]. Every rule that passes
+/// validation finds sickness.
+fn time_to_sick_ns_max(probe: &Probe) -> Nanos {
+    bound::to_sick(probe.rule, probe.spec.interval_ns, probe.spec.timeout_ns)
+        .map_or(Nanos::MAX, |bound| bound.worst_ns)
+}
+
+/// From a backend's recovery to its verdict at most; see [`bound::to_healthy`].
+fn time_to_healthy_ns_max(probe: &Probe) -> Nanos {
+    bound::to_healthy(probe.rule, probe.spec.interval_ns, probe.spec.timeout_ns).worst_ns
+}

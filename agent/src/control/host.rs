@@ -1,0 +1,54 @@
+//! What the control plane asks of the agent. `sickbay run` implements it; tests bring their own.
+
+use sickbay_core::command::Override;
+
+use super::pattern::Pattern;
+use super::view::{BackendView, ServiceView, StatusView};
+
+/// The agent as its control plane sees it.
+///
+/// Called from several threads at once, never from a probing one. A call may take time (it reads
+/// the kernel's counters) but must not wait for a client.
+pub trait Host: Send + Sync {
+    /// The backends that `pattern` matches, or all, in the order of the configuration.
+    fn backends(&self, pattern: Option<&Pattern>) -> Vec<BackendView>;
+
+    /// All services, in the order of the configuration.
+    fn services(&self) -> Vec<ServiceView>;
+
+    /// The agent itself.
+    fn status(&self) -> StatusView;
+
+    /// Sets the operator's word for all backends that `pattern` matches; their names.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::NoBackendMatches`], and what hindered the agent.
+    fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError>;
+}
+
+/// Why the agent did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// The pattern names nothing here.
+    #[error(
+        "No Backends matches {pattern:?}: see `sickbay backend list`; a pattern is a glob over \
+         pool.backend, or without a dot over backend names, and all of a pool is \"POOL.*\""
+    )]
+    NoBackendMatches {
+        /// As the operator wrote it.
+        pattern: String,
+    },
+    /// The agent could not take the request now.
+    #[error("{what}; try again")]
+    Busy {
+        /// What was in the way.
+        what: String,
+    },
+    /// The agent failed at it.
+    #[error("{what}")]
+    Failed {
+        /// What failed, and how to mend it.
+        what: String,
+    },
+}

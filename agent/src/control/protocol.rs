@@ -1,0 +1,228 @@
+//! The wire format of the admin socket: one JSON request a line, one JSON response a line.
+//!
+//! ```text
+//! → {"protocol":1,"request":{"backends":{"pattern":"web.*"}}}
+//! ← {"protocol":1,"reply":{"backends":[…]}}
+//! → {"protocol":1,"request":"status"}
+//! ← {"protocol":1,"error":{"kind":"busy","message":"…"}}
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use super::host::{ControlError, Host};
+use super::journal::{Journal, TransitionView};
+use super::pattern::Pattern;
+use super::view::{Admin, BackendView, ServiceView, StatusView};
+
+/// Version of this format. Fields may join it; what changes a meaning raises it.
+pub const PROTOCOL: u32 = 1;
+
+/// A request as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestLine {
+    /// [`PROTOCOL`] of the client.
+    pub protocol: u32,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// The agent itself.
+    Status,
+    /// Its services.
+    Services,
+    /// Its backends.
+    Backends {
+        /// Those that it matches; `None` = all.
+        #[serde(default)]
+        pattern: Option<String>,
+    },
+    /// Set an operator's word.
+    SetHealth {
+        /// For whom.
+        pattern: String,
+        /// The word.
+        health: Admin,
+    },
+    /// The newest transitions.
+    Transitions {
+        /// Those with a sequence above this.
+        #[serde(default)]
+        after: u64,
+    },
+}
+
+/// A response as it is sent: exactly one of `reply` and `error`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResponseLine {
+    /// [`PROTOCOL`] of the agent.
+    pub protocol: u32,
+    /// The answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<Reply>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorReply>,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// To [`Request::Status`].
+    Status(Box<StatusView>),
+    /// To [`Request::Services`].
+    Services(Vec<ServiceView>),
+    /// To [`Request::Backends`].
+    Backends(Vec<BackendView>),
+    /// To [`Request::SetHealth`]: the names of the backends that it was set for.
+    Set(Vec<String>),
+    /// To [`Request::Transitions`].
+    Transitions {
+        /// Oldest first.
+        transitions: Vec<TransitionView>,
+        /// Dropped since the start because the queue was full.
+        dropped: u64,
+    },
+}
+
+/// Why a request was not answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorReply {
+    /// For programs.
+    pub kind: ErrorKind,
+    /// For people, one line.
+    pub message: String,
+}
+
+/// Why a request was not answered, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// Not a request.
+    Malformed,
+    /// A request longer than the limit.
+    TooLarge,
+    /// A request that took too long to arrive, or to answer.
+    TooSlow,
+    /// More connections than the limit.
+    TooManyConnections,
+    /// A user who may not ask.
+    NotAllowed,
+    /// Another version of this format.
+    Protocol,
+    /// Not a pattern.
+    Pattern,
+    /// The pattern names nothing here.
+    NoMatch,
+    /// Not now.
+    Busy,
+    /// The agent failed at it.
+    Failed,
+}
+
+/// The response to one request line, LF included.
+#[must_use]
+pub fn respond(line: &[u8], host: &dyn Host, journal: &Journal) -> Vec<u8> {
+    match parse(line).and_then(|request| answer(request, host, journal)) {
+        Ok(reply) => encode(&ResponseLine {
+            protocol: PROTOCOL,
+            reply: Some(reply),
+            error: None,
+        }),
+        Err(error) => refusal(error.kind, error.message),
+    }
+}
+
+/// A response that is an error, LF included.
+#[must_use]
+pub fn refusal(kind: ErrorKind, message: impl Into<String>) -> Vec<u8> {
+    let error = ErrorReply {
+        kind,
+        message: message.into(),
+    };
+    encode(&ResponseLine {
+        protocol: PROTOCOL,
+        reply: None,
+        error: Some(error),
+    })
+}
+
+/// A line of the format, LF included. JSON escapes every LF inside it.
+pub(super) fn encode<T: Serialize>(line: &T) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(line).expect("these types have string keys and no readers");
+    bytes.push(b'\n');
+    bytes
+}
+
+fn parse(line: &[u8]) -> Result<Request, ErrorReply> {
+    /// What every version has.
+    #[derive(Deserialize)]
+    struct AnyVersion {
+        protocol: u32,
+    }
+    let malformed = |error: serde_json::Error| ErrorReply {
+        kind: ErrorKind::Malformed,
+        message: format!("not a request: {error}"),
+    };
+    let AnyVersion { protocol } = serde_json::from_slice(line).map_err(malformed)?;
+    if protocol != PROTOCOL {
+        return Err(ErrorReply {
+            kind: ErrorKind::Protocol,
+            message: format!(
+                "this agent ({}) speaks protocol {PROTOCOL} and the client {protocol}: use the \
+                 sickbay of the agent's version",
+                env!("CARGO_PKG_VERSION")
+            ),
+        });
+    }
+    let RequestLine {
+        protocol: _,
+        request,
+    } = serde_json::from_slice(line).map_err(malformed)?;
+    Ok(request)
+}
+
+fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply, ErrorReply> {
+    Ok(match request {
+        Request::Status => Reply::Status(Box::new(host.status())),
+        Request::Services => Reply::Services(host.services()),
+        Request::Backends { pattern } => {
+            let pattern = pattern.as_deref().map(read_pattern).transpose()?;
+            Reply::Backends(host.backends(pattern.as_ref()))
+        }
+        Request::SetHealth { pattern, health } => {
+            let names = host.set_health(&read_pattern(&pattern)?, health.into())?;
+            Reply::Set(names)
+        }
+        Request::Transitions { after } => Reply::Transitions {
+            transitions: journal.since(after),
+            dropped: journal.dropped(),
+        },
+    })
+}
+
+fn read_pattern(text: &str) -> Result<Pattern, ErrorReply> {
+    Pattern::new(text).map_err(|error| ErrorReply {
+        kind: ErrorKind::Pattern,
+        message: error.to_string(),
+    })
+}
+
+impl From<ControlError> for ErrorReply {
+    fn from(error: ControlError) -> Self {
+        let kind = match error {
+            ControlError::NoBackendMatches { .. } => ErrorKind::NoMatch,
+            ControlError::Busy { .. } => ErrorKind::Busy,
+            ControlError::Failed { .. } => ErrorKind::Failed,
+        };
+        Self {
+            kind,
+            message: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! What is shown of backends, services and the agent: the JSON of the socket and of `-o json`.
+//!
+//! Numbers that need all 64 bits (registers, monotonic times) are decimal strings: a JSON number is
+//! a double to most readers, exact to 2^53 only.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use sickbay_core::command::{Override, Verdict};
+use sickbay_core::plan::Rule;
+use sickbay_shared::abi;
+
+/// The kernel's counters, summed over CPUs.
+mod counters;
+
+pub use counters::{BackendCountersView, GlobalCountersView, ServiceCountersView};
+
+/// A backend: what is configured, what its probes say, what the kernel did with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BackendView {
+    /// `pool.backend`.
+    pub name: String,
+    /// Its pool's name.
+    pub pool: String,
+    /// Where its flows go.
+    pub address: SocketAddr,
+    /// Share of new flows relative to the others of its pool.
+    pub weight: u32,
+    /// Its bit in the bitmaps.
+    pub index: u32,
+    /// The operator's word.
+    pub admin: Admin,
+    /// What its probes say, whatever the operator's word.
+    pub state: ProbeState,
+    /// Whether the kernel gives it new flows: word and probes together.
+    pub takes_new: bool,
+    /// Good results among those the rule looks at.
+    pub good: u8,
+    /// `threshold` and `window`, or `fall` and `rise`.
+    #[serde(flatten)]
+    pub rule: RuleView,
+    /// Varnish's eight registers.
+    pub registers: RegistersView,
+    /// Moving average over good probes, in seconds.
+    pub average_s: f64,
+    /// Time of the last complete reception, in seconds; 0 when the last probe had none.
+    pub last_s: f64,
+    /// When the verdict last changed, by probes or by an operator; `None` = never yet.
+    pub last_change_unix_ms: Option<u64>,
+    /// The same on CLOCK_MONOTONIC, in ns, read after the verdict's store: a packet that leaves
+    /// later meets the new verdict. 0 = never yet.
+    #[serde(with = "decimal")]
+    pub last_change_ns: u64,
+    /// What the last probe came to, escaped; empty before the first.
+    pub cause: String,
+    /// What the kernel did with it; `None` when nothing is attached.
+    pub counters: Option<BackendCountersView>,
+}
+
+impl BackendView {
+    /// The registers in the order and type that [`crate::graph::block`] takes.
+    #[must_use]
+    pub fn register_array(&self) -> [u64; 8] {
+        self.registers.into()
+    }
+}
+
+/// An operator's word over the probed state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Admin {
+    /// As probed.
+    Auto,
+    /// Healthy whatever the probes say.
+    Healthy,
+    /// Sick whatever the probes say.
+    Sick,
+}
+
+impl From<Override> for Admin {
+    fn from(word: Override) -> Self {
+        match word {
+            Override::Auto => Self::Auto,
+            Override::Healthy => Self::Healthy,
+            Override::Sick => Self::Sick,
+        }
+    }
+}
+
+impl From<Admin> for Override {
+    fn from(admin: Admin) -> Self {
+        match admin {
+            Admin::Auto => Self::Auto,
+            Admin::Healthy => Self::Healthy,
+            Admin::Sick => Self::Sick,
+        }
+    }
+}
+
+/// What the probes say of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProbeState {
+    /// Too few results so far.
+    Warming,
+    /// Enough good results.
+    Healthy,
+    /// Too few good results.
+    Sick,
+    /// No result that says anything for too long.
+    Unknown,
+}
+
+impl ProbeState {
+    /// The state's word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Warming => "warming",
+            Self::Healthy => "healthy",
+            Self::Sick => "sick",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// From the board's `state` byte; `None` when it is none of its values.
+    #[must_use]
+    pub const fn from_board(state: u8) -> Option<Self> {
+        match state {
+            abi::STATE_WARMING => Some(Self::Warming),
+            abi::STATE_HEALTHY => Some(Self::Healthy),
+            abi::STATE_SICK => Some(Self::Sick),
+            abi::STATE_UNKNOWN => Some(Self::Unknown),
+            _ => None,
+        }
+    }
+}
+
+impl From<Verdict> for ProbeState {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Warming => Self::Warming,
+            Verdict::Healthy => Self::Healthy,
+            Verdict::Sick => Self::Sick,
+        }
+    }
+}
+
+/// The rule a backend is judged by; its keys tell which one it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RuleView {
+    /// Healthy iff at least `threshold` of the newest `window` results are good.
+    Window {
+        /// Good results needed.
+        threshold: u8,
+        /// Results looked at.
+        window: u8,
+    },
+    /// Sick after `fall` bad results in a row, healthy after `rise` good ones.
+    Consecutive {
+        /// Bad results in a row.
+        fall: u8,
+        /// Good results in a row.
+        rise: u8,
+    },
+}
+
+impl From<Rule> for RuleView {
+    fn from(rule: Rule) -> Self {
+        match rule {
+            Rule::Window { window, threshold } => Self::Window { threshold, window },
+            Rule::Consecutive { fall, rise } => Self::Consecutive { fall, rise },
+        }
+    }
+}
+
+impl From<RuleView> for Rule {
+    fn from(view: RuleView) -> Self {
+        match view {
+            RuleView::Window { threshold, window } => Self::Window { window, threshold },
+            RuleView::Consecutive { fall, rise } => Self::Consecutive { fall, rise },
+        }
+    }
+}
+
+/// Varnish's eight registers under Varnish's JSON names, newest result in bit 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "bits_C is the register that Varnish names C")]
+pub struct RegistersView {
+    #[serde(with = "decimal")]
+    pub bits_4: u64,
+    #[serde(with = "decimal")]
+    pub bits_6: u64,
+    #[serde(with = "decimal", rename = "bits_U")]
+    pub bits_unix: u64,
+    #[serde(with = "decimal", rename = "bits_x")]
+    pub bits_err_xmit: u64,
+    #[serde(with = "decimal", rename = "bits_X")]
+    pub bits_good_xmit: u64,
+    #[serde(with = "decimal", rename = "bits_r")]
+    pub bits_err_recv: u64,
+    #[serde(with = "decimal", rename = "bits_R")]
+    pub bits_good_recv: u64,
+    #[serde(with = "decimal", rename = "bits_H")]
+    pub bits_happy: u64,
+}
+
+impl From<[u64; 8]> for RegistersView {
+    fn from(registers: [u64; 8]) -> Self {
+        let [
+            bits_4,
+            bits_6,
+            bits_unix,
+            bits_err_xmit,
+            bits_good_xmit,
+            bits_err_recv,
+            bits_good_recv,
+            bits_happy,
+        ] = registers;
+        Self {
+            bits_4,
+            bits_6,
+            bits_unix,
+            bits_err_xmit,
+            bits_good_xmit,
+            bits_err_recv,
+            bits_good_recv,
+            bits_happy,
+        }
+    }
+}
+
+impl From<RegistersView> for [u64; 8] {
+    fn from(view: RegistersView) -> Self {
+        [
+            view.bits_4,
+            view.bits_6,
+            view.bits_unix,
+            view.bits_err_xmit,
+            view.bits_good_xmit,
+            view.bits_err_recv,
+            view.bits_good_recv,
+            view.bits_happy,
+        ]
+    }
+}
+
+/// A service: what is configured, how its pool is, what the kernel did with its packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceView {
+    /// Its name.
+    pub name: String,
+    /// The VIP.
+    pub address: IpAddr,
+    /// Destination port.
+    pub port: u16,
+    /// `tcp` or `udp`.
+    pub protocol: String,
+    /// The name of its pool.
+    pub pool: String,
+    /// `observe` or `dsr`.
+    pub mode: String,
+    /// `open` or `drop`: what new flows get when no backend takes any.
+    pub all_sick: String,
+    /// Backends of the pool that take new flows.
+    pub healthy: u32,
+    /// Backends of the pool.
+    pub total: u32,
+    /// Slots of its table.
+    pub slots: u32,
+    /// Where its packets are met.
+    pub attached: Vec<AttachedView>,
+    /// What happened to its packets; `None` when nothing is attached.
+    pub counters: Option<ServiceCountersView>,
+}
+
+/// A program on an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedView {
+    /// The interface's name.
+    pub interface: String,
+    /// `xdp` or `tc`.
+    pub program: String,
+    /// How it is run: `native` or `generic` (XDP), `tcx` or `clsact` (TC).
+    pub mode: String,
+}
+
+/// The agent itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatusView {
+    /// Instance name.
+    pub instance: String,
+    /// Process id.
+    pub pid: u32,
+    /// Version of the agent.
+    pub version: String,
+    /// Since its start, in seconds.
+    pub uptime_s: f64,
+    /// Generation of the board: which agent's word it holds.
+    pub generation: u64,
+    /// Its probing threads.
+    pub shards: Vec<ShardView>,
+    /// Programs on interfaces; empty until steering attaches.
+    pub attached: Vec<AttachedView>,
+    /// Backends without a first verdict.
+    pub warming_count: u32,
+    /// Backends that take new flows.
+    pub healthy_count: u32,
+    /// All backends.
+    pub backend_count: u32,
+    /// Transitions that were not logged because the journal's queue was full.
+    pub transitions_dropped: u64,
+    /// From a result's end to the verdict's store into kernel memory, in ns; `None` = not measured.
+    #[serde(default)]
+    pub verdict_to_kernel_ns: Option<PercentilesView>,
+    /// How late probes start against their schedule, in µs; `None` = not measured.
+    #[serde(default)]
+    pub lateness_us: Option<PercentilesView>,
+    /// Packets that belong to no service; `None` when nothing is attached.
+    #[serde(default)]
+    pub packets: Option<GlobalCountersView>,
+}
+
+/// One probing thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardView {
+    /// Its number.
+    pub shard: u32,
+    /// Since its last heartbeat, in ms; `None` = none yet.
+    pub heartbeat_age_ms: Option<u64>,
+    /// Targets it probes.
+    pub targets: u32,
+    /// Probes in flight.
+    pub in_flight: u32,
+    /// Probes finished since the start.
+    pub probes: u64,
+}
+
+/// A distribution, in the unit that the field's name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct PercentilesView {
+    pub p50: u64,
+    pub p99: u64,
+    pub max: u64,
+    pub count: u64,
+}
+
+/// A u64 as a decimal string.
+pub(crate) mod decimal {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde calls it with a reference"
+    )]
+    pub(crate) fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(number)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,360 @@
+//! The engine: one thread's loop that carries out what its prober asks for.
+//!
+//! In: a plan, one [`Endpoint`] a target. Out: what a [`Sink`] is told. Whoever owns the thread
+//! calls [`Engine::turn`] for ever. The order inside a turn is a promise: an answer that is there
+//! is fed before time is allowed to pass, so it beats its deadline; a verdict that falls reaches
+//! the sink before any other work, since that is the store into the kernel's map.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use sickbay_core::command::{Change, Command, Event, Override, Report};
+use sickbay_core::plan::{JudgeIndex, Nanos, Plan, ProbeKind, SlotIndex};
+use sickbay_core::prober::Prober;
+
+use crate::fleet::CloseMode;
+
+/// Why an engine cannot start or go on.
+mod error;
+/// What the ring is asked to do, and how its answers are told apart.
+mod op;
+/// What each slot waits for.
+mod slots;
+/// What it did.
+mod statistics;
+/// The ring itself.
+mod uring;
+
+pub use error::EngineError;
+pub use statistics::{Counters, Histograms, LATE_NS, OutcomeKind};
+
+use op::{RingFull, Step, Tag};
+use slots::{Meaning, Slots};
+use uring::Ring;
+
+/// Time between two [`Sink::on_tick`]s, and the longest that a turn waits.
+pub const TICK_NS: Nanos = 20_000_000;
+/// From this many completions in a tick on, they are taken in batches.
+const BUSY_COMPLETIONS: u32 = 60;
+/// How long a batch may gather.
+const BATCH_NS: Nanos = 200_000;
+/// Completions that end a batch at once.
+const BATCH_COMPLETIONS: usize = 64;
+/// Wanted together with no time to wait: the kernel then moves every chain as far as it goes. It
+/// moves no more steps in one call than completions are wanted (since 6.12; at least 20), so a
+/// smaller number would let chains pile up behind a burst.
+const ALL_COMPLETIONS: usize = 1 << 16;
+/// A turn that begins so long after its wait should have ended looks for answers once more.
+const OVERSLEPT_NS: Nanos = 1_000_000;
+
+/// Who is told what an engine finds out. Called on the engine's thread: it must not block.
+pub trait Sink {
+    /// A verdict changed: called as soon as it falls, before anything else is done.
+    fn on_change(&mut self, prober: &Prober, change: &Change, now: Nanos);
+    /// A probe ended; its verdict, if it changed one, was told before.
+    fn on_report(&mut self, prober: &Prober, report: &Report, now: Nanos);
+    /// [`TICK_NS`] passed, or more.
+    fn on_tick(&mut self, prober: &Prober, now: Nanos);
+}
+
+/// Where a target is and what it is sent; by the plan's target index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where to connect.
+    pub address: SocketAddr,
+    /// The whole request; empty for TCP.
+    pub request: Vec<u8>,
+    /// How its connection is closed.
+    pub close: CloseMode,
+}
+
+/// What the running kernel has of that which is used when it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Socket options can be set on the ring (6.7), so connections can be closed by RST; without
+    /// it they are closed by FIN, whatever [`Endpoint::close`] says.
+    pub close_by_rst: bool,
+}
+
+/// Whether this host can run an engine, and with which of its features.
+///
+/// # Errors
+/// Why it cannot, and the remedy.
+pub fn probe_features() -> Result<Features, EngineError> {
+    Ring::new(1, &[]).map(|ring| ring.features())
+}
+
+/// The time that an engine works by: CLOCK_MONOTONIC.
+#[must_use]
+pub fn monotonic_now() -> Nanos {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has CLOCK_MONOTONIC");
+    let seconds = u64::try_from(time.tv_sec()).expect("monotonic time is not negative");
+    let nanoseconds = u64::try_from(time.tv_nsec()).expect("a timespec's ns are not negative");
+    seconds * 1_000_000_000 + nanoseconds
+}
+
+/// One thread's loop. It is bound to the thread that made it.
+pub struct Engine<S> {
+    prober: Prober,
+    ring: Ring,
+    slots: Slots,
+    sink: S,
+    /// Per target, the step that ends its chain.
+    last_steps: Box<[Step]>,
+    /// Taken from the prober when the ring had no room for it.
+    held: Option<Command>,
+    /// Cancels that found nothing at one step and go on to the next. Never longer than the slots.
+    cancels: Vec<(u32, Step)>,
+    counters: Arc<Counters>,
+    histograms: Histograms,
+    next_tick_ns: Nanos,
+    /// When the last wait was to end at the latest; no deadline is before it.
+    wait_end_ns: Nanos,
+    completions_in_tick: u32,
+    busy: bool,
+}
+
+impl<S: Sink> Engine<S> {
+    /// An engine for `plan`, its schedule starting now.
+    ///
+    /// # Errors
+    /// What this host lacks, and the remedy.
+    ///
+    /// # Panics
+    /// If there is not one endpoint for each target of the plan.
+    pub fn new(
+        plan: &Plan,
+        endpoints: &[Endpoint],
+        sink: S,
+        counters: Arc<Counters>,
+    ) -> Result<Self, EngineError> {
+        assert_eq!(plan.targets.len(), endpoints.len(), "one endpoint a target");
+        let ring = Ring::new(plan.slot_count, endpoints)?;
+        let now = monotonic_now();
+        let prober = Prober::new(plan, now);
+        counters.set_warming(prober.warming_count());
+        let last_step = |probe: usize| match plan.probes[probe].kind {
+            ProbeKind::Tcp => Step::Connect,
+            ProbeKind::Http { .. } => Step::Receive,
+        };
+        Ok(Self {
+            prober,
+            ring,
+            slots: Slots::new(plan.slot_count),
+            sink,
+            last_steps: plan
+                .targets
+                .iter()
+                .map(|t| last_step(t.probe.0 as usize))
+                .collect(),
+            held: None,
+            cancels: Vec::with_capacity(plan.slot_count as usize),
+            counters,
+            histograms: Histograms::new(),
+            next_tick_ns: now,
+            wait_end_ns: now,
+            completions_in_tick: 0,
+            busy: false,
+        })
+    }
+
+    /// One round: takes every answer, starts and ends what is due, submits, and waits for the next
+    /// answer or moment, at most [`TICK_NS`].
+    ///
+    /// # Errors
+    /// The kernel refused the ring for good.
+    pub fn turn(&mut self) -> Result<(), EngineError> {
+        let now = monotonic_now();
+        if OVERSLEPT_NS < now.saturating_sub(self.wait_end_ns) {
+            // The kernel completes nothing between two system calls of this thread: what came
+            // while it was held up is still to be fetched, before deadlines are looked at.
+            self.ring
+                .submit_and_wait(ALL_COMPLETIONS, None, Duration::ZERO)?;
+        }
+        self.reap(now);
+        let full = self.issue(now);
+        self.tick(now);
+        self.wait(now, full)?;
+        self.counters.set_enters(self.ring.enter_count());
+        Ok(())
+    }
+
+    /// An operator's word over a judge's probed state.
+    pub fn on_override(&mut self, judge: JudgeIndex, word: Override) {
+        let now = monotonic_now();
+        self.prober.on_override(judge, word, now);
+        self.drain(now);
+    }
+
+    /// What this kernel has.
+    #[must_use]
+    pub const fn features(&self) -> Features {
+        self.ring.features()
+    }
+
+    /// The prober, to look at.
+    #[must_use]
+    pub const fn prober(&self) -> &Prober {
+        &self.prober
+    }
+
+    /// Whoever is told.
+    #[must_use]
+    pub const fn sink(&self) -> &S {
+        &self.sink
+    }
+
+    /// The times of this engine's probes.
+    #[must_use]
+    pub const fn histograms(&self) -> &Histograms {
+        &self.histograms
+    }
+
+    /// Feeds every completion that is there to the prober.
+    fn reap(&mut self, now: Nanos) {
+        while let Some((tag, result)) = self.ring.pop_completion() {
+            self.completions_in_tick = self.completions_in_tick.saturating_add(1);
+            let Some(tag) = tag else {
+                self.counters.on_stray();
+                continue;
+            };
+            let slot = SlotIndex(tag.slot);
+            match self.slots.on_completion(tag, result) {
+                Meaning::Connected => self.prober.on_event(slot, Event::Connected, now),
+                Meaning::Received { length } => {
+                    let bytes = self.ring.received(tag.slot, length);
+                    self.prober.on_event(slot, Event::Received(bytes), now);
+                }
+                Meaning::Failed { phase, errno } => {
+                    self.prober
+                        .on_event(slot, Event::Failed { phase, errno }, now);
+                }
+                Meaning::Closed => self.prober.on_event(slot, Event::Closed, now),
+                Meaning::CancelAgain(step) => self.cancels.push((tag.slot, step)),
+                Meaning::Settled => {}
+                Meaning::Stray => self.counters.on_stray(),
+            }
+            self.drain(now);
+        }
+    }
+
+    /// Pushes what is due while there is room. Returns whether the ring was full before the end.
+    fn issue(&mut self, now: Nanos) -> bool {
+        while self.ring.has_room() {
+            let Some((slot, step)) = self.cancels.pop() else {
+                break;
+            };
+            self.push_cancel(slot, step).expect("there is room");
+        }
+        while self.ring.has_room() {
+            let Some(command) = self.held.take().or_else(|| self.prober.poll_command(now)) else {
+                // The prober may end probes that it could not even start.
+                self.drain(now);
+                return false;
+            };
+            if self.carry_out(command) == Err(RingFull) {
+                self.held = Some(command);
+                break;
+            }
+            self.drain(now);
+        }
+        self.counters.on_ring_full();
+        true
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<(), RingFull> {
+        match command {
+            Command::Start {
+                slot: SlotIndex(slot),
+                target,
+            } => {
+                let last = self.last_steps[target.0 as usize];
+                let generation = self.slots.next_generation(slot);
+                let tag = |step| Tag {
+                    slot,
+                    generation,
+                    step,
+                };
+                self.ring.push_chain(target.0, last, tag)?;
+                self.slots.start(slot, last);
+            }
+            Command::Receive {
+                slot: SlotIndex(slot),
+            } => {
+                self.ring
+                    .push_receive(self.slots.tag(slot, Step::Receive))?;
+                self.slots.receive(slot);
+            }
+            Command::Cancel {
+                slot: SlotIndex(slot),
+            } => {
+                if let Some(step) = self.slots.cancel(slot) {
+                    self.push_cancel(slot, step)?;
+                }
+            }
+            Command::Close {
+                slot: SlotIndex(slot),
+            } => {
+                self.ring.push_close(self.slots.tag(slot, Step::Close))?;
+                self.slots.close(slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn push_cancel(&mut self, slot: u32, step: Step) -> Result<(), RingFull> {
+        let tag = self.slots.tag(slot, Step::Cancel);
+        self.ring.push_cancel(tag, self.slots.tag(slot, step))
+    }
+
+    /// Hands on what the prober found out: changes first.
+    fn drain(&mut self, now: Nanos) {
+        while let Some(change) = self.prober.poll_change() {
+            self.sink.on_change(&self.prober, &change, now);
+            self.counters.set_warming(self.prober.warming_count());
+        }
+        while let Some(report) = self.prober.poll_report() {
+            self.counters.on_report(&report);
+            self.histograms.on_report(&report);
+            self.sink.on_report(&self.prober, &report, now);
+        }
+    }
+
+    fn tick(&mut self, now: Nanos) {
+        if now < self.next_tick_ns {
+            return;
+        }
+        self.busy = BUSY_COMPLETIONS <= self.completions_in_tick;
+        self.completions_in_tick = 0;
+        self.counters.set_warming(self.prober.warming_count());
+        self.counters.set_in_flight(self.prober.in_flight_count());
+        self.sink.on_tick(&self.prober, now);
+        self.next_tick_ns = now + TICK_NS;
+    }
+
+    /// Submits and waits. A quiet engine wakes for each completion and each moment; a busy one
+    /// lets a batch gather, which costs a probe at most [`BATCH_NS`] and saves most system calls.
+    fn wait(&mut self, now: Nanos, full: bool) -> Result<(), EngineError> {
+        if full || !self.cancels.is_empty() {
+            self.wait_end_ns = now;
+            return self
+                .ring
+                .submit_and_wait(ALL_COMPLETIONS, None, Duration::ZERO);
+        }
+        let next_ns = self
+            .prober
+            .next_wake()
+            .min(self.next_tick_ns)
+            .saturating_sub(now);
+        let wait_ns = next_ns.max(if self.busy { BATCH_NS } else { 0 });
+        self.wait_end_ns = now + wait_ns;
+        let timeout = Duration::from_nanos(wait_ns);
+        if self.busy {
+            let batch = Some(Duration::from_nanos(BATCH_NS));
+            return self.ring.submit_and_wait(BATCH_COMPLETIONS, batch, timeout);
+        }
+        self.ring.submit_and_wait(1, None, timeout)
+    }
+}

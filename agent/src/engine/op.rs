@@ -1,0 +1,123 @@
+//! What the ring is asked to do, and the tag by which an answer is recognised.
+//!
+//! A tag names the slot, the step and the slot's generation, so that an answer that belongs to
+//! nobody any more is noticed and counted instead of being taken for somebody else's.
+
+use sickbay_core::command::Phase;
+
+/// Operations of the longest chain: socket, linger, connect, send, receive.
+pub(super) const CHAIN_OPS_MAX: usize = 5;
+
+/// One operation of the ring, as far as its answer is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Step {
+    /// Make the socket in the slot's direct descriptor.
+    Socket = 1,
+    /// Have its close send RST.
+    Linger = 2,
+    /// Connect it.
+    Connect = 3,
+    /// Send the request.
+    Send = 4,
+    /// Receive once.
+    Receive = 5,
+    /// Cancel what the slot has in flight.
+    Cancel = 6,
+    /// Close the direct descriptor.
+    Close = 7,
+}
+
+impl Step {
+    /// How far a probe had come that failed in this step.
+    pub(super) const fn phase(self) -> Phase {
+        match self {
+            Self::Socket => Phase::Socket,
+            // There is a socket to close, so it is no failure of making one.
+            Self::Linger | Self::Connect => Phase::Connect,
+            Self::Send => Phase::Send,
+            Self::Receive | Self::Cancel | Self::Close => Phase::Receive,
+        }
+    }
+
+    const fn from_bits(bits: u64) -> Option<Self> {
+        Some(match bits {
+            1 => Self::Socket,
+            2 => Self::Linger,
+            3 => Self::Connect,
+            4 => Self::Send,
+            5 => Self::Receive,
+            6 => Self::Cancel,
+            7 => Self::Close,
+            _ => return None,
+        })
+    }
+}
+
+/// The user data of an operation: slot in the low 32 bits, generation in the next 24, then the
+/// step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    /// Whose.
+    pub(super) slot: u32,
+    /// Which use of the slot; below [`Tag::GENERATIONS`].
+    pub(super) generation: u32,
+    /// Which operation.
+    pub(super) step: Step,
+}
+
+impl Tag {
+    /// Generations before they begin again at 0.
+    pub(super) const GENERATIONS: u32 = 1 << 24;
+
+    /// As user data.
+    pub(super) const fn pack(self) -> u64 {
+        self.slot as u64 | (self.generation as u64) << 32 | (self.step as u64) << 56
+    }
+
+    /// From user data; `None` when nothing here can have made it.
+    pub(super) const fn unpack(bits: u64) -> Option<Self> {
+        let Some(step) = Step::from_bits(bits >> 56) else {
+            return None;
+        };
+        let slot = (bits & 0xffff_ffff) as u32;
+        Some(Self {
+            slot,
+            generation: (bits >> 32) as u32 % Self::GENERATIONS,
+            step,
+        })
+    }
+}
+
+/// The ring has no room; what was asked for was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RingFull;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_survives_its_packing() {
+        for step in [Step::Socket, Step::Connect, Step::Receive, Step::Close] {
+            let tag = Tag {
+                slot: 19_999,
+                generation: Tag::GENERATIONS - 1,
+                step,
+            };
+            assert_eq!(Tag::unpack(tag.pack()), Some(tag));
+        }
+        let tag = Tag {
+            slot: 2,
+            generation: 3,
+            step: Step::Connect,
+        };
+        assert_eq!(tag.pack(), 0x0300_0003_0000_0002);
+    }
+
+    #[test]
+    fn foreign_user_data_is_no_tag() {
+        assert_eq!(Tag::unpack(0), None);
+        assert_eq!(Tag::unpack(u64::MAX), None);
+    }
+}

@@ -1,0 +1,464 @@
+//! The ring: the only file that names io_uring.
+//!
+//! One ring a thread, with a sparse table of direct descriptors: slot i is direct descriptor i, so
+//! no probe touches the process's descriptor table. A probe is one chain of linked operations that
+//! posts exactly one completion. Addresses, requests and receive buffers stand in arenas that are
+//! allocated with the ring and live until every operation that may touch them is over.
+#![expect(
+    unsafe_code,
+    reason = "io_uring reads and writes memory that the entries point to"
+)]
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{SockaddrIn, SockaddrIn6, SockaddrLike};
+
+use super::error::EngineError;
+use super::op::{CHAIN_OPS_MAX, RingFull, Step, Tag};
+use super::{Endpoint, Features};
+use crate::fleet::CloseMode;
+
+/// Bytes of one receive: a probe's response fits as a rule; longer ones take several receives.
+pub(super) const RECEIVE_BYTES: usize = 2048;
+/// Submission entries: how many operations one system call can hand over.
+const SUBMISSION_ENTRIES: u32 = 1024;
+/// The most completion entries that a kernel gives a ring.
+const COMPLETION_ENTRIES_MAX: u32 = 65_536;
+/// How long a ring that is dropped waits for its operations to end.
+const DROP_WAIT: Duration = Duration::from_secs(2);
+
+/// Close by RST: no TIME_WAIT, no FIN exchange.
+static LINGER: libc::linger = libc::linger {
+    l_onoff: 1,
+    l_linger: 0,
+};
+
+/// The ring of one thread. It is bound to the thread that made it.
+pub(super) struct Ring {
+    uring: IoUring,
+    arenas: ManuallyDrop<Arenas>,
+    /// Operations whose one completion has not been taken yet.
+    outstanding: u32,
+    features: Features,
+    enter_count: u64,
+}
+
+/// The memory that operations point into. Never moved, never grown: boxes of fixed length.
+struct Arenas {
+    targets: Box<[TargetMemory]>,
+    requests: Box<[u8]>,
+    buffers: Box<[Buffer]>,
+}
+
+struct TargetMemory {
+    address: Address,
+    request_start: usize,
+    request_length: u32,
+    close: CloseMode,
+}
+
+/// An address as connect(2) wants it.
+enum Address {
+    Ipv4(SockaddrIn),
+    Ipv6(SockaddrIn6),
+}
+
+/// The kernel writes here between a receive and its completion, and nobody reads.
+struct Buffer(UnsafeCell<[u8; RECEIVE_BYTES]>);
+
+impl Ring {
+    /// A ring with `slots` places for probes of `endpoints`.
+    pub(super) fn new(slots: u32, endpoints: &[Endpoint]) -> Result<Self, EngineError> {
+        raise_descriptor_limit(slots)?;
+        let uring = set_up(slots)?;
+        uring
+            .submitter()
+            .register_files_sparse(slots)
+            .map_err(|source| match source.raw_os_error() {
+                Some(libc::ENOMEM) => EngineError::NoMemory { slots },
+                Some(libc::EINVAL) => EngineError::missing("sparse direct descriptors (5.19)"),
+                _ => EngineError::Call {
+                    call: "registering direct descriptors",
+                    source,
+                },
+            })?;
+        let arenas = ManuallyDrop::new(Arenas::new(slots, endpoints));
+        let features = Features {
+            close_by_rst: false,
+        };
+        let mut ring = Self {
+            uring,
+            arenas,
+            outstanding: 0,
+            features,
+            enter_count: 0,
+        };
+        ring.features.close_by_rst = ring.try_linger()?;
+        Ok(ring)
+    }
+
+    /// What this kernel has of that which is used when it is there.
+    pub(super) const fn features(&self) -> Features {
+        self.features
+    }
+
+    /// System calls made so far to submit and to wait.
+    pub(super) const fn enter_count(&self) -> u64 {
+        self.enter_count
+    }
+
+    /// Whether the longest chain fits now.
+    pub(super) fn has_room(&mut self) -> bool {
+        let queue = self.uring.submission();
+        CHAIN_OPS_MAX <= queue.capacity() - queue.len()
+    }
+
+    /// Pushes the chain of a probe that ends with `last`: [`Step::Connect`] or [`Step::Receive`].
+    /// It posts one completion: of the step that failed, or of the last one.
+    pub(super) fn push_chain(
+        &mut self,
+        target: u32,
+        last: Step,
+        tag: impl Fn(Step) -> Tag,
+    ) -> Result<(), RingFull> {
+        let slot = tag(Step::Socket).slot;
+        let memory = &self.arenas.targets[target as usize];
+        let linked = |entry: squeue::Entry, step: Step| {
+            let entry = entry.user_data(tag(step).pack());
+            if step == last {
+                entry
+            } else {
+                entry.flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS)
+            }
+        };
+        let socket = linked(socket(slot, memory.address.domain()), Step::Socket);
+        let linger = linked(linger(slot), Step::Linger);
+        let connect = linked(memory.address.connect(slot), Step::Connect);
+        let request = &self.arenas.requests[memory.request_start..];
+        let send = opcode::Send::new(Fixed(slot), request.as_ptr(), memory.request_length)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
+        let send = linked(send.build(), Step::Send);
+        let receive = linked(self.receive(slot), Step::Receive);
+
+        let by_rst = memory.close == CloseMode::Rst && self.features.close_by_rst;
+        let chain: &[squeue::Entry] = match (last, by_rst) {
+            (Step::Connect, true) => &[socket, linger, connect],
+            (Step::Connect, false) => &[socket, connect],
+            (_, true) => &[socket, linger, connect, send, receive],
+            (_, false) => &[socket, connect, send, receive],
+        };
+        self.push(chain)?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Pushes one more receive into the slot's buffer.
+    pub(super) fn push_receive(&mut self, tag: Tag) -> Result<(), RingFull> {
+        let receive = self.receive(tag.slot).user_data(tag.pack());
+        self.push(&[receive])?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Pushes the close of the slot's direct descriptor.
+    pub(super) fn push_close(&mut self, tag: Tag) -> Result<(), RingFull> {
+        let close = opcode::Close::new(Fixed(tag.slot))
+            .build()
+            .user_data(tag.pack());
+        self.push(&[close])?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Pushes a cancel of the operation that carries `victim`. It posts a completion only when it
+    /// finds nothing. By user data, because that is one bucket of the kernel's table of waiting
+    /// requests; by descriptor it walks the whole table (`poll.c: io_poll_file_find`).
+    pub(super) fn push_cancel(&mut self, tag: Tag, victim: Tag) -> Result<(), RingFull> {
+        let cancel = opcode::AsyncCancel::new(victim.pack()).build();
+        let cancel = cancel
+            .user_data(tag.pack())
+            .flags(squeue::Flags::SKIP_SUCCESS);
+        self.push(&[cancel])
+    }
+
+    /// Submits everything pushed, then waits until `want` completions are there or `timeout` has
+    /// passed. With `batch`, fewer will do once that time has passed (kernel 6.12; before it the
+    /// wait then ends even if none came).
+    pub(super) fn submit_and_wait(
+        &mut self,
+        want: usize,
+        batch: Option<Duration>,
+        timeout: Duration,
+    ) -> Result<(), EngineError> {
+        self.enter_count += 1;
+        let min_timeout = self.uring.params().is_feature_min_timeout();
+        let timeout = match batch {
+            Some(batch) if !min_timeout => Timespec::from(batch),
+            _ => Timespec::from(timeout),
+        };
+        let mut arguments = SubmitArgs::new().timespec(&timeout);
+        if let (Some(batch), true) = (batch, min_timeout) {
+            arguments = arguments.min_wait_usec(batch.subsec_micros());
+        }
+        match self.uring.submitter().submit_with_args(want, &arguments) {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // Time is up, a signal came, or the kernel wants its completions taken or its
+                // memory back first: what was not submitted stays in the queue.
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(EngineError::Call {
+                    call: "io_uring_enter",
+                    source: error,
+                }),
+            },
+        }
+    }
+
+    /// The next completion: its tag, if it is one of ours, and its result.
+    pub(super) fn pop_completion(&mut self) -> Option<(Option<Tag>, i32)> {
+        let entry = self.uring.completion().next()?;
+        let tag = Tag::unpack(entry.user_data());
+        if tag.is_some_and(|tag| tag.step != Step::Cancel) {
+            self.outstanding = self.outstanding.saturating_sub(1);
+        }
+        Some((tag, entry.result()))
+    }
+
+    /// The first `length` bytes of the slot's buffer, after a receive of so many completed.
+    pub(super) fn received(&mut self, slot: u32, length: usize) -> &[u8] {
+        let buffer = &self.arenas.buffers[slot as usize];
+        // SAFETY: the slot's receive has completed, and pushing its next one needs `&mut self`,
+        // which the returned borrow holds: the kernel writes nothing here meanwhile.
+        let bytes = unsafe { &*buffer.0.get() };
+        &bytes[..length]
+    }
+
+    fn receive(&self, slot: u32) -> squeue::Entry {
+        let buffer = self.arenas.buffers[slot as usize].0.get().cast::<u8>();
+        opcode::Recv::new(Fixed(slot), buffer, RECEIVE_BYTES as u32).build()
+    }
+
+    fn push(&mut self, entries: &[squeue::Entry]) -> Result<(), RingFull> {
+        // SAFETY: every pointer in the entries leads into `arenas`, which is neither moved nor
+        // freed before the operations are over (see `drop`), or to a static.
+        unsafe { self.uring.submission().push_multiple(entries) }.map_err(|_| RingFull)
+    }
+
+    /// Whether socket options can be set through the ring (6.7): tried, since no list tells.
+    fn try_linger(&mut self) -> Result<bool, EngineError> {
+        let tag = |step| {
+            Tag {
+                slot: 0,
+                generation: 0,
+                step,
+            }
+            .pack()
+        };
+        let entries = [
+            socket(0, libc::AF_INET).user_data(tag(Step::Socket)),
+            linger(0).user_data(tag(Step::Linger)),
+            opcode::Close::new(Fixed(0))
+                .build()
+                .user_data(tag(Step::Close)),
+        ];
+        for entry in entries {
+            self.push(&[entry])
+                .expect("an empty ring has room for one entry");
+            self.submit_and_wait(1, None, Duration::from_secs(5))?;
+            let answer = self.pop_completion();
+            let (tag, result) = answer.ok_or_else(|| EngineError::missing("direct sockets"))?;
+            match tag.map(|tag| tag.step) {
+                Some(Step::Linger) => self.features.close_by_rst = result == 0,
+                Some(Step::Socket) if result < 0 => {
+                    let source = io::Error::from_raw_os_error(-result);
+                    return Err(EngineError::Call {
+                        call: "making a socket",
+                        source,
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(self.features.close_by_rst)
+    }
+}
+
+impl Drop for Ring {
+    /// Ends every operation before the memory it points into goes; if the kernel will not, the
+    /// memory stays.
+    fn drop(&mut self) {
+        let deadline = Instant::now() + DROP_WAIT;
+        while 0 < self.outstanding && Instant::now() < deadline {
+            let everything = CancelBuilder::any();
+            let limit = Some(Timespec::from(DROP_WAIT));
+            // Not found means that nothing waits just now; the answers tell what is left.
+            let _nothing_found = self
+                .uring
+                .submitter()
+                .register_sync_cancel(limit, everything);
+            if self
+                .submit_and_wait(1, None, Duration::from_millis(10))
+                .is_err()
+            {
+                break;
+            }
+            while self.pop_completion().is_some() {}
+        }
+        if self.outstanding == 0 {
+            // SAFETY: no operation is left that points into the arenas, and nobody uses them
+            // after this.
+            unsafe { ManuallyDrop::drop(&mut self.arenas) };
+        } else {
+            tracing::error!(
+                operations = self.outstanding,
+                "a ring was left with operations that do not end; its buffers stay allocated"
+            );
+        }
+    }
+}
+
+impl Arenas {
+    fn new(slots: u32, endpoints: &[Endpoint]) -> Self {
+        let mut requests = Vec::new();
+        let targets = endpoints.iter().map(|endpoint| {
+            let request_start = requests.len();
+            requests.extend_from_slice(&endpoint.request);
+            TargetMemory {
+                address: Address::from(endpoint.address),
+                request_start,
+                request_length: u32::try_from(endpoint.request.len())
+                    .expect("validated configuration: a request is far below 4 GiB"),
+                close: endpoint.close,
+            }
+        });
+        let targets = targets.collect();
+        let buffers = (0..slots)
+            .map(|_| Buffer(UnsafeCell::new([0; RECEIVE_BYTES])))
+            .collect();
+        Self {
+            targets,
+            requests: requests.into(),
+            buffers,
+        }
+    }
+}
+
+impl Address {
+    const fn domain(&self) -> i32 {
+        match self {
+            Self::Ipv4(_) => libc::AF_INET,
+            Self::Ipv6(_) => libc::AF_INET6,
+        }
+    }
+
+    fn connect(&self, slot: u32) -> squeue::Entry {
+        let (pointer, length) = match self {
+            Self::Ipv4(address) => (address.as_ptr(), address.len()),
+            Self::Ipv6(address) => (address.as_ptr(), address.len()),
+        };
+        opcode::Connect::new(Fixed(slot), pointer, length).build()
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(address) => Self::Ipv4(SockaddrIn::from(address)),
+            SocketAddr::V6(address) => Self::Ipv6(SockaddrIn6::from(address)),
+        }
+    }
+}
+
+/// A ring of the kind used here, and every operation used on it, or why there is none.
+fn set_up(slots: u32) -> Result<IoUring, EngineError> {
+    // Per slot one operation and one cancel can be unanswered, so the queue does not overflow; on a
+    // ring so large that it could, the kernel keeps what does not fit (IORING_FEAT_NODROP).
+    let completions = (2 * slots).clamp(2 * SUBMISSION_ENTRIES, COMPLETION_ENTRIES_MAX);
+    let uring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .setup_cqsize(completions)
+        .build(SUBMISSION_ENTRIES)
+        .map_err(|source| EngineError::from_setup(source, slots))?;
+    if !uring.params().is_feature_ext_arg() {
+        return Err(EngineError::missing(
+            "waiting with a timeout in io_uring (5.11)",
+        ));
+    }
+    if !uring.params().is_feature_skip_cqe_on_success() {
+        return Err(EngineError::missing("IOSQE_CQE_SKIP_SUCCESS (5.17)"));
+    }
+    let mut probe = Probe::new();
+    uring
+        .submitter()
+        .register_probe(&mut probe)
+        .map_err(|source| EngineError::Call {
+            call: "listing operations",
+            source,
+        })?;
+    for (code, feature) in [
+        (opcode::Socket::CODE, "the io_uring operation socket (5.19)"),
+        (
+            opcode::Connect::CODE,
+            "the io_uring operation connect (5.5)",
+        ),
+        (opcode::Send::CODE, "the io_uring operation send (5.6)"),
+        (opcode::Recv::CODE, "the io_uring operation recv (5.6)"),
+        (opcode::Close::CODE, "the io_uring operation close (5.6)"),
+        (
+            opcode::AsyncCancel::CODE,
+            "the io_uring operation async_cancel (5.5)",
+        ),
+    ] {
+        if !probe.is_supported(code) {
+            return Err(EngineError::missing(feature));
+        }
+    }
+    Ok(uring)
+}
+
+/// The kernel holds a ring's table of direct descriptors to RLIMIT_NOFILE, though its sockets take
+/// no number of the process.
+fn raise_descriptor_limit(slots: u32) -> Result<(), EngineError> {
+    let needed = u64::from(slots);
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| EngineError::Call {
+        call: "getrlimit(RLIMIT_NOFILE)",
+        source: errno.into(),
+    })?;
+    if hard < needed {
+        return Err(EngineError::DescriptorLimit { slots, limit: hard });
+    }
+    if soft < needed {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|errno| EngineError::Call {
+            call: "setrlimit(RLIMIT_NOFILE)",
+            source: errno.into(),
+        })?;
+    }
+    Ok(())
+}
+
+fn socket(slot: u32, domain: i32) -> squeue::Entry {
+    let place = DestinationSlot::try_from_slot_target(slot).expect("slots are below 2^31");
+    opcode::Socket::new(domain, libc::SOCK_STREAM, libc::IPPROTO_TCP)
+        .file_index(Some(place))
+        .build()
+}
+
+fn linger(slot: u32) -> squeue::Entry {
+    opcode::SetSockOpt::new(
+        Fixed(slot),
+        libc::SOL_SOCKET as u32,
+        libc::SO_LINGER as u32,
+        (&raw const LINGER).cast(),
+        size_of::<libc::linger>() as u32,
+    )
+    .build()
+}

@@ -1,0 +1,57 @@
+//! The kernel side: load the programs, pin the maps, attach, detach, read the counters.
+//!
+//! One instance owns one pin directory on a BPF file system:
+//!
+//! ```text
+//! PIN_DIRECTORY/maps/NAME             every map, by its name in the ABI
+//! PIN_DIRECTORY/links/INTERFACE-xdp   the link of an attached program (also -tcx; -clsact holds
+//!                                     the program, for kernels whose TC has no links)
+//! ```
+//!
+//! What is pinned outlives the agent: steering goes on by the last verdicts when the agent dies, a
+//! new agent takes the links over in place, and [`detach`] removes everything, agent or not.
+
+/// Attaching to interfaces, new or in the place of what an agent before this one left.
+mod attach;
+/// The only file that names aya: load, pin, link.
+mod aya;
+/// Counters, summed over the CPUs.
+mod counters;
+/// Loaded, pinned, attached; taken over from an agent that died.
+mod datapath;
+/// Removing everything, agent or not.
+mod detach;
+/// What can go wrong, with the remedy.
+mod error;
+/// The pin directory: made, locked, undone.
+mod pins;
+/// How much room each map has.
+mod sizes;
+/// `bpf(2)` commands that aya does not offer.
+pub mod syscall;
+
+pub use self::attach::{Attached, AttachedMode};
+pub use self::counters::Counters;
+pub use self::datapath::{Datapath, Flows, TcHook};
+pub use self::detach::{Removed, detach};
+pub use self::error::KernelError;
+pub use self::pins::{LINKS_FOLDER, MAPS_FOLDER, on_bpf_file_system};
+pub use self::sizes::Sizes;
+
+/// An object file as it was embedded, aligned for whoever parses it.
+#[repr(C, align(32))]
+struct Aligned<Bytes: ?Sized>(Bytes);
+
+static EMBEDDED: &Aligned<[u8]> = &Aligned(*include_bytes!(env!("SICKBAY_EMBEDDED_OBJECT")));
+
+/// The eBPF object that was embedded when this program was built.
+///
+/// # Errors
+///
+/// [`KernelError::NoObject`]: this program was built without one.
+pub fn object() -> Result<&'static [u8], KernelError> {
+    match &EMBEDDED.0 {
+        [] => Err(KernelError::NoObject),
+        object => Ok(object),
+    }
+}

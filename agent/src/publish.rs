@@ -1,0 +1,188 @@
+//! From the core's changes to the board: what each probing thread does with what its engine tells.
+//!
+//! In: [`Change`]s, [`Report`]s, ticks. Out: verdict bits, target records, heartbeats, and
+//! transitions for the journal. The bit comes first: everything else can wait for it.
+
+use std::sync::Arc;
+
+use sickbay_core::command::{Change, ChangeCause, Outcome, Report, Verdict};
+use sickbay_core::plan::{JudgeIndex, Nanos, Rule, TargetIndex};
+use sickbay_core::prober::{History, Prober};
+use sickbay_core::register::HAPPY;
+use sickbay_core::text::OutcomeText;
+use sickbay_shared::abi::{
+    STATE_HEALTHY, STATE_SICK, STATE_UNKNOWN, STATE_WARMING, TargetRecord,
+};
+
+use crate::board::Board;
+use crate::control::journal::{Journal, Transition, Why};
+use crate::control::view::ProbeState;
+use crate::engine::{Sink, monotonic_now};
+use crate::fleet::Fleet;
+use crate::graph;
+use crate::shard::ShardPlan;
+
+/// One shard's way to the board. It writes the bits of its own backends and the records of its own
+/// targets, and nobody else does.
+#[derive(Debug)]
+pub struct Publisher {
+    board: Arc<Board>,
+    journal: Arc<Journal>,
+    shard: u32,
+    seats: Box<[Seat]>,
+    subjects: Box<[Subject]>,
+    /// Transitions that wait for the report of the probe that caused them, for its text.
+    waiting: Vec<(TargetIndex, Transition)>,
+}
+
+/// The backend that a judge speaks for; by the judge's index in the shard's plan.
+#[derive(Debug)]
+struct Seat {
+    name: Arc<str>,
+    backend: u32,
+    pool: u32,
+    target: TargetIndex,
+    rule: Rule,
+}
+
+/// A target as it stands on the board; by its index in the shard's plan.
+#[derive(Debug)]
+struct Subject {
+    /// Its index on the board.
+    index: u32,
+    identity: u128,
+    timeout_ns: Nanos,
+    /// The first judge, whose verdict the record shows.
+    judge: Option<u32>,
+    /// When that verdict last changed.
+    changed_ns: Nanos,
+}
+
+impl Publisher {
+    /// The publisher of shard `shard`, which probes `plan`.
+    ///
+    /// # Panics
+    ///
+    /// When plan and fleet do not belong together.
+    #[must_use]
+    pub fn new(
+        board: Arc<Board>,
+        journal: Arc<Journal>,
+        fleet: &Fleet,
+        shard: u32,
+        plan: &ShardPlan,
+    ) -> Self {
+        let seat = |(judge, &backend): (usize, &usize)| {
+            let backend = &fleet.backends[backend];
+            let pool = &fleet.pools[backend.pool].name;
+            Seat {
+                name: format!("{pool}.{}", backend.name).into(),
+                backend: backend.index,
+                pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
+                target: plan.plan.judges[judge].target,
+                rule: plan.plan.judges[judge].rule,
+            }
+        };
+        let seats: Box<[Seat]> = plan.judges.iter().enumerate().map(seat).collect();
+        let mut subjects: Box<[Subject]> = plan
+            .targets
+            .iter()
+            .zip(&plan.plan.targets)
+            .map(|(&index, target)| Subject {
+                index: u32::try_from(index).expect("targets are counted in u32"),
+                identity: target.identity,
+                timeout_ns: plan.plan.probes[target.probe.0 as usize].timeout_ns,
+                judge: None,
+                changed_ns: 0,
+            })
+            .collect();
+        for (judge, seat) in (0..).zip(&seats) {
+            subjects[seat.target.0 as usize].judge.get_or_insert(judge);
+        }
+        Self { board, journal, shard, seats, subjects, waiting: Vec::new() }
+    }
+
+    /// Writes a target's record.
+    fn write(&self, prober: &Prober, target: TargetIndex) {
+        let subject = &self.subjects[target.0 as usize];
+        let history = prober.history(target);
+        self.board.write_target(subject.index, &record(subject, history, prober));
+    }
+}
+
+impl Sink for Publisher {
+    fn on_change(&mut self, prober: &Prober, change: &Change, _: Nanos) {
+        let seat = &self.seats[change.judge.0 as usize];
+        let takes_new = change.verdict == Verdict::Healthy;
+        // While it is warming it takes nothing new; what it has is not taken from it.
+        let serves_old = change.verdict != Verdict::Sick;
+        self.board.set_takes_new(seat.backend, seat.pool, takes_new);
+        self.board.set_serves_old(seat.backend, serves_old);
+        // The stamp is read after the store: a SYN that leaves later meets the new bit.
+        let stored_ns = monotonic_now();
+        let subject = &mut self.subjects[seat.target.0 as usize];
+        if change.verdict != change.before {
+            subject.changed_ns = stored_ns;
+        }
+        let history = prober.history(seat.target);
+        let transition = Transition {
+            name: Arc::clone(&seat.name),
+            from: change.before.into(),
+            to: if change.unknown { ProbeState::Unknown } else { change.verdict.into() },
+            why: Why::from(change.cause),
+            cause: String::new(),
+            good: graph::good_count(history.registers[HAPPY], seat.rule),
+            rule: seat.rule.into(),
+            at_ns: stored_ns,
+        };
+        match change.cause {
+            ChangeCause::Probe => self.waiting.push((seat.target, transition)),
+            ChangeCause::Silence | ChangeCause::Override => self.journal.push(transition),
+        }
+        self.write(prober, seat.target);
+    }
+
+    fn on_report(&mut self, prober: &Prober, report: &Report, _: Nanos) {
+        self.write(prober, report.target);
+        let timeout_ns = self.subjects[report.target.0 as usize].timeout_ns;
+        for (_, transition) in self.waiting.extract_if(.., |(target, _)| *target == report.target) {
+            let cause = OutcomeText {
+                outcome: report.outcome,
+                line: report.line,
+                timeout_ns,
+                duration_ns: report.duration_ns,
+            };
+            self.journal.push(Transition { cause: cause.to_string(), ..transition });
+        }
+    }
+
+    fn on_tick(&mut self, _: &Prober, _: Nanos) {
+        self.board.beat(self.shard);
+    }
+}
+
+/// A target as the board shows it.
+fn record(subject: &Subject, history: &History, prober: &Prober) -> TargetRecord {
+    let outcome = history.outcome;
+    let verdict = subject.judge.map(|judge| prober.probed_verdict(JudgeIndex(judge)));
+    let state = match verdict {
+        _ if history.unknown => STATE_UNKNOWN,
+        None | Some(Verdict::Warming) => STATE_WARMING,
+        Some(Verdict::Healthy) => STATE_HEALTHY,
+        Some(Verdict::Sick) => STATE_SICK,
+    };
+    TargetRecord {
+        registers: history.registers,
+        identity: subject.identity.to_be_bytes(),
+        sequence: 0,
+        last_result_ns: history.last_result_ns,
+        changed_ns: subject.changed_ns,
+        average_s: history.average_s,
+        last_us: u32::try_from(history.last_ns / 1000).unwrap_or(u32::MAX),
+        detail: outcome.map_or(0, Outcome::detail),
+        cause: outcome.map_or(0, Outcome::number),
+        state,
+        indeterminate: history.indeterminate,
+        reserved: 0,
+    }
+}

@@ -1,0 +1,277 @@
+//! `sickbay run`: the order in which the parts start and stop, and nothing else.
+//!
+//! Start: claim the instance, check the host, load the maps, lay the fleet out, probe, answer the
+//! admin socket; attach when every target has a first verdict. A failure on the way leaves nothing
+//! behind. Stop: the other way round; what is attached stays attached unless it is told otherwise.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use std::os::fd::AsFd as _;
+
+use crate::board::Board;
+use crate::control::claim::Claim;
+use crate::control::journal::Journal;
+use crate::control::server::{ControlServer, Options as ControlOptions};
+use crate::fleet::{Fleet, Mode};
+use crate::kernel::{self, Attached, Datapath, Flows};
+use crate::neighbours::Neighbours;
+use crate::publish::Publisher;
+use crate::shard::{self, ShardPlan, Shards};
+use crate::host;
+
+use answers::Answers;
+
+/// What the control plane is told of the running agent.
+mod answers;
+/// From the fleet to the kernel's maps.
+mod layout;
+
+/// Between two looks at verdicts, shards and signals.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Descriptors besides those of the rings: maps, programs, links, sockets, logs.
+const OTHER_DESCRIPTORS: u64 = 128;
+
+/// How the agent behaves besides its configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Whether the programs are detached and the maps removed when the agent stops.
+    pub detach_on_exit: bool,
+}
+
+/// Runs the agent until SIGINT or SIGTERM, or until a part of it fails.
+///
+/// # Errors
+///
+/// What this host lacks, what the kernel refused, or what failed; in one line with the remedy.
+pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
+    // Blocked before any thread starts, so that every thread inherits the mask.
+    let signals = Signals::block()?;
+    let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
+    let fleet = Arc::new(fleet);
+    let shard_count = shard::shard_count(&fleet);
+    let descriptors = shard_count as u64 * 8 + OTHER_DESCRIPTORS;
+    host::require(&host::Needs {
+        pin_directory: Some(fleet.pin_directory.clone()),
+        descriptors,
+    })?;
+    crate::engine::probe_features()?;
+
+    let mut agent = Agent::start(Arc::clone(&fleet), shard_count, claim)?;
+    let ran = agent.serve(&signals);
+    let attached = agent.stop();
+    if options.detach_on_exit {
+        kernel::detach(&fleet.pin_directory).context("cannot detach at exit")?;
+    } else if attached {
+        tracing::info!(
+            "steering stays attached by the last verdicts; `sickbay detach --instance {}` removes it",
+            fleet.instance
+        );
+    }
+    ran
+}
+
+/// The parts of a running agent, in the order in which they start.
+struct Agent {
+    fleet: Arc<Fleet>,
+    datapath: Option<Datapath>,
+    answers: Arc<Answers>,
+    neighbours: Option<Neighbours>,
+    control: ControlServer,
+    attached: bool,
+}
+
+impl Agent {
+    fn start(fleet: Arc<Fleet>, shard_count: usize, claim: Claim) -> anyhow::Result<Self> {
+        let plans = shard::split(&fleet, shard_count);
+        let shards = u32::try_from(plans.len()).expect("at most 256 shards");
+        // What an agent before this one left, if anything: its generation goes on.
+        let generation = Board::open(&fleet.pin_directory)
+            .and_then(|board| board.checked_header())
+            .map_or(1, |header| header.generation + 1);
+        let sizes = layout::sizes(&fleet, shards);
+        let mut datapath =
+            Datapath::load(kernel::object()?, &sizes, &fleet.pin_directory, Flows::Fresh)?;
+        datapath.check(&fleet.attachments)?;
+        let board = Arc::new(datapath.board()?);
+        let owners = shard_of_backends(&fleet, &plans);
+        let place = layout::Place { shards, shard_of: &owners, generation };
+        layout::lay_out(&fleet, &mut datapath, &board, &place)?;
+        let journal = Arc::new(Journal::default());
+        let answers = Arc::new(Answers::new(
+            Arc::clone(&fleet),
+            Arc::clone(&board),
+            Arc::clone(&journal),
+            datapath.counters()?,
+        ));
+        let neighbours = start_neighbours(&fleet, &board)?;
+        let control = ControlServer::start(
+            claim,
+            Arc::clone(&answers) as _,
+            Arc::clone(&journal),
+            ControlOptions::default(),
+        )?;
+        answers.set_shards(start_shards(&fleet, &board, &journal, plans)?);
+        Ok(Self { fleet, datapath: Some(datapath), answers, neighbours, control, attached: false })
+    }
+
+    /// Attaches when the verdicts are there, then waits for a signal.
+    fn serve(&mut self, signals: &Signals) -> anyhow::Result<()> {
+        let limit = Instant::now() + Duration::from_nanos(self.fleet.start_timeout_ns);
+        loop {
+            if !self.attached && self.may_attach(limit) {
+                self.attach()?;
+            }
+            if let Some(signal) = signals.wait(LOOK_INTERVAL)? {
+                tracing::info!("stopping on {signal}");
+                return Ok(());
+            }
+            if let Some(Some(error)) = self.answers.with_shards(Shards::failure) {
+                return Err(error).context("a probing thread ended");
+            }
+        }
+    }
+
+    /// Whether every target has a first verdict, or there was time enough.
+    fn may_attach(&self, limit: Instant) -> bool {
+        let warming = self.answers.with_shards(|shards| shards.warming_count()).unwrap_or(0);
+        if warming == 0 {
+            return true;
+        }
+        let over = limit <= Instant::now();
+        if over {
+            tracing::warn!(
+                "{warming} of {} backends have no first verdict after start_timeout; they take no \
+                 traffic until they have",
+                self.fleet.backends.len()
+            );
+        }
+        over
+    }
+
+    fn attach(&mut self) -> anyhow::Result<()> {
+        let datapath = self.datapath.as_mut().expect("the datapath is there until stop");
+        let attached = datapath.attach(&self.fleet.attachments)?;
+        self.attached = true;
+        for program in &attached {
+            if let Some(note) = &program.note {
+                tracing::warn!("{}: {note}", program.interface);
+            }
+        }
+        tracing::info!(
+            "ready: {} of {} backends healthy, {} services, {}",
+            self.answers.healthy_count(),
+            self.fleet.backends.len(),
+            self.fleet.services.len(),
+            attached_text(&attached),
+        );
+        self.answers.set_attached(attached);
+        Ok(())
+    }
+
+    /// Stops every part; whether programs are attached.
+    fn stop(self) -> bool {
+        if let Some(shards) = self.answers.take_shards()
+            && let Err(error) = shards.stop()
+        {
+            tracing::error!("{error}");
+        }
+        drop(self.neighbours);
+        self.control.stop();
+        drop(self.datapath);
+        self.attached
+    }
+}
+
+fn start_shards(
+    fleet: &Arc<Fleet>,
+    board: &Arc<Board>,
+    journal: &Arc<Journal>,
+    plans: Vec<ShardPlan>,
+) -> anyhow::Result<Shards> {
+    let (fleet, board, journal) = (Arc::clone(fleet), Arc::clone(board), Arc::clone(journal));
+    let shards = Shards::start(plans, move |shard, plan| {
+        let shard = u32::try_from(shard).expect("at most 256 shards");
+        Publisher::new(Arc::clone(&board), Arc::clone(&journal), &fleet, shard, plan)
+    })?;
+    Ok(shards)
+}
+
+/// Next hops are needed where packets are sent on; `observe` sends none.
+fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<Neighbours>> {
+    let mut sends = vec![false; fleet.pools.len()];
+    for service in &fleet.services {
+        sends[service.pool] |= service.mode == Mode::Dsr;
+    }
+    let backends: Vec<_> = fleet
+        .backends
+        .iter()
+        .filter(|backend| sends[backend.pool])
+        .map(|backend| (backend.index, backend.address.ip()))
+        .collect();
+    if backends.is_empty() {
+        return Ok(None);
+    }
+    let board = Arc::clone(board);
+    let neighbours = Neighbours::start(backends, move |backend, resolution| {
+        if let Err(unresolved) = &resolution {
+            tracing::warn!("{unresolved}");
+        }
+        board.set_next_hop(backend, resolution.ok());
+    })?;
+    Ok(Some(neighbours))
+}
+
+/// The shard of each backend, by fleet backend.
+fn shard_of_backends(fleet: &Fleet, plans: &[ShardPlan]) -> Vec<u32> {
+    let mut shard_of = vec![0; fleet.backends.len()];
+    for (shard, plan) in (0..).zip(plans) {
+        for &backend in &plan.judges {
+            shard_of[backend] = shard;
+        }
+    }
+    shard_of
+}
+
+fn attached_text(attached: &[Attached]) -> String {
+    if attached.is_empty() {
+        return "attached to no interface (no [[attach]] in the configuration)".to_owned();
+    }
+    let each = attached.iter().map(|one| format!("{} ({})", one.interface, one.mode));
+    format!("attached to {}", each.collect::<Vec<_>>().join(", "))
+}
+
+/// SIGINT and SIGTERM, taken when we look for them.
+struct Signals(SignalFd);
+
+impl Signals {
+    fn block() -> anyhow::Result<Self> {
+        let mut set = SigSet::empty();
+        set.add(Signal::SIGINT);
+        set.add(Signal::SIGTERM);
+        set.thread_block().context("cannot block signals")?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self(SignalFd::with_flags(&set, flags).context("cannot make a signalfd")?))
+    }
+
+    /// Waits for a signal, `limit` at most.
+    fn wait(&self, limit: Duration) -> anyhow::Result<Option<Signal>> {
+        let timeout = PollTimeout::try_from(limit).expect("a look is shorter than a minute");
+        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, timeout) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
+            Ok(_) => {}
+            Err(errno) => return Err(errno).context("cannot wait for signals"),
+        }
+        let Some(info) = self.0.read_signal().context("cannot read a signal")? else {
+            return Ok(None);
+        };
+        let number = i32::try_from(info.ssi_signo).context("a signal number")?;
+        Ok(Some(Signal::try_from(number).context("a signal number")?))
+    }
+}

@@ -1,0 +1,353 @@
+//! The running agent as its control plane sees it: reads the board, the kernel's counters and the
+//! shards; hands an operator's word to the shard that owns the backend.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use sickbay_core::command::{Outcome, Override, Phase, StatusLine};
+use sickbay_core::register::HAPPY;
+use sickbay_core::text::OutcomeText;
+use sickbay_shared::abi::{BackendCounters, TargetRecord};
+
+use crate::board::{Board, coarse_now_ns};
+use crate::control::host::{ControlError, Host};
+use crate::control::journal::Journal;
+use crate::control::pattern::Pattern;
+use crate::control::view::{
+    Admin, AttachedView, BackendView, PercentilesView, ProbeState, ServiceView, ShardView,
+    StatusView,
+};
+use crate::engine::monotonic_now;
+use crate::graph;
+use crate::fleet::{AllSick, Backend, Fleet, Mode, Protocol, Service};
+use crate::kernel::{Attached, AttachedMode, Counters};
+use crate::shard::{RequestError, ShardRequest, Shards};
+
+/// What [`Host`] is answered from.
+#[derive(Debug)]
+pub(super) struct Answers {
+    fleet: Arc<Fleet>,
+    board: Arc<Board>,
+    journal: Arc<Journal>,
+    counters: Counters,
+    started: Instant,
+    /// `None` until the shards run, and again when they have stopped.
+    shards: Mutex<Option<Shards>>,
+    /// By fleet backend.
+    words: RwLock<Box<[Override]>>,
+    attached: RwLock<Vec<Attached>>,
+}
+
+impl Answers {
+    /// Answers for `fleet` on `board`; nothing runs and nothing is attached yet.
+    #[must_use]
+    pub(super) fn new(
+        fleet: Arc<Fleet>,
+        board: Arc<Board>,
+        journal: Arc<Journal>,
+        counters: Counters,
+    ) -> Self {
+        let words = vec![Override::Auto; fleet.backends.len()].into();
+        Self {
+            fleet,
+            board,
+            journal,
+            counters,
+            started: Instant::now(),
+            shards: Mutex::new(None),
+            words: RwLock::new(words),
+            attached: RwLock::new(Vec::new()),
+        }
+    }
+
+    /// The shards run.
+    pub(super) fn set_shards(&self, shards: Shards) {
+        *self.shards.lock().unwrap_or_else(PoisonError::into_inner) = Some(shards);
+    }
+
+    /// The shards, to be stopped.
+    pub(super) fn take_shards(&self) -> Option<Shards> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What `look` makes of the shards; `None` when none run.
+    pub(super) fn with_shards<T>(&self, look: impl FnOnce(&mut Shards) -> T) -> Option<T> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(look)
+    }
+
+    /// Steering is attached.
+    pub(super) fn set_attached(&self, attached: Vec<Attached>) {
+        *self.attached.write().unwrap_or_else(PoisonError::into_inner) = attached;
+    }
+
+    /// Backends that take new flows.
+    #[must_use]
+    pub(super) fn healthy_count(&self) -> u32 {
+        let pools = u32::try_from(self.fleet.pools.len()).expect("pools are counted in u32");
+        let total: u64 = (0..pools).map(|pool| self.board.pool_count(pool)).sum();
+        u32::try_from(total).expect("backends are counted in u32")
+    }
+
+    fn is_attached(&self) -> bool {
+        !self.attached.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn attached_views(&self) -> Vec<AttachedView> {
+        let attached = self.attached.read().unwrap_or_else(PoisonError::into_inner);
+        attached.iter().map(attached_view).collect()
+    }
+
+    fn backend_view(
+        &self,
+        position: usize,
+        backend: &Backend,
+        record: &TargetRecord,
+        counters: Option<BackendCounters>,
+        clocks: &Clocks,
+    ) -> BackendView {
+        let pool = &self.fleet.pools[backend.pool];
+        let probe = &self.fleet.probes[pool.probe];
+        let words = self.words.read().unwrap_or_else(PoisonError::into_inner);
+        BackendView {
+            name: format!("{}.{}", pool.name, backend.name),
+            pool: pool.name.clone(),
+            address: backend.address,
+            weight: backend.weight,
+            index: backend.index,
+            admin: Admin::from(words[position]),
+            state: ProbeState::from_board(record.state).unwrap_or(ProbeState::Unknown),
+            takes_new: self.board.takes_new(backend.index),
+            good: graph::good_count(record.registers[HAPPY], probe.rule),
+            rule: probe.rule.into(),
+            registers: record.registers.into(),
+            average_s: record.average_s,
+            last_s: f64::from(record.last_us) / 1e6,
+            last_change_unix_ms: clocks.unix_ms(record.changed_ns),
+            last_change_ns: record.changed_ns,
+            cause: cause_text(record, probe.spec.timeout_ns),
+            counters: counters.map(Into::into),
+        }
+    }
+
+    fn service_view(&self, index: u32, service: &Service) -> ServiceView {
+        let pool = &self.fleet.pools[service.pool];
+        let counters = self.is_attached().then(|| self.counters.service(index).ok()).flatten();
+        let pool_index = u32::try_from(service.pool).expect("pools are counted in u32");
+        ServiceView {
+            name: service.name.clone(),
+            address: service.address,
+            port: service.port,
+            protocol: protocol_word(service.protocol).to_owned(),
+            pool: pool.name.clone(),
+            mode: mode_word(service.mode).to_owned(),
+            all_sick: all_sick_word(service.all_sick).to_owned(),
+            healthy: u32::try_from(self.board.pool_count(pool_index)).unwrap_or(u32::MAX),
+            total: u32::try_from(pool.backends.len()).expect("backends are counted in u32"),
+            slots: service.slot_count,
+            attached: self.attached_views(),
+            counters: counters.map(Into::into),
+        }
+    }
+}
+
+impl Host for Answers {
+    fn backends(&self, pattern: Option<&Pattern>) -> Vec<BackendView> {
+        let indices = self.board.header().backend_count;
+        let counters =
+            self.is_attached().then(|| self.counters.backends(indices).ok()).flatten();
+        let clocks = Clocks::read();
+        let wanted = |backend: &Backend| {
+            let pool = &self.fleet.pools[backend.pool].name;
+            pattern.is_none_or(|pattern| pattern.matches(pool, &backend.name))
+        };
+        self.fleet
+            .backends
+            .iter()
+            .enumerate()
+            .filter(|(_, backend)| wanted(backend))
+            .map(|(position, backend)| {
+                let target = u32::try_from(backend.target).expect("targets are counted in u32");
+                let record = self.board.read_target(target).unwrap_or_default();
+                let counters =
+                    counters.as_ref().and_then(|all| all.get(backend.index as usize)).copied();
+                self.backend_view(position, backend, &record, counters, &clocks)
+            })
+            .collect()
+    }
+
+    fn services(&self) -> Vec<ServiceView> {
+        (0..)
+            .zip(&self.fleet.services)
+            .map(|(index, service)| self.service_view(index, service))
+            .collect()
+    }
+
+    fn status(&self) -> StatusView {
+        let now_ns = coarse_now_ns();
+        let shards = self.with_shards(|shards| {
+            let views = (0..).zip(shards.counters()).map(|(shard, counters)| ShardView {
+                shard,
+                heartbeat_age_ms: match self.board.last_beat_ns(shard) {
+                    0 => None,
+                    beat_ns => Some(now_ns.saturating_sub(beat_ns) / 1_000_000),
+                },
+                targets: shards.target_count(shard as usize),
+                in_flight: counters.in_flight(),
+                probes: counters.probes(),
+            });
+            (views.collect::<Vec<_>>(), shards.warming_count())
+        });
+        let (shards, warming_count) = shards.unwrap_or_default();
+        StatusView {
+            instance: self.fleet.instance.clone(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            generation: self.board.header().generation,
+            shards,
+            attached: self.attached_views(),
+            warming_count,
+            healthy_count: self.healthy_count(),
+            backend_count: u32::try_from(self.fleet.backends.len())
+                .expect("backends are counted in u32"),
+            transitions_dropped: self.journal.dropped(),
+            verdict_to_kernel_ns: None,
+            lateness_us: self.lateness_us(),
+            packets: self
+                .is_attached()
+                .then(|| self.counters.global().ok())
+                .flatten()
+                .map(Into::into),
+        }
+    }
+
+    fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError> {
+        let mut names = Vec::new();
+        for (position, backend) in self.fleet.backends.iter().enumerate() {
+            let pool = &self.fleet.pools[backend.pool].name;
+            if pattern.matches(pool, &backend.name) {
+                self.hand_over(position, word)?;
+                names.push(format!("{pool}.{}", backend.name));
+            }
+        }
+        if names.is_empty() {
+            return Err(ControlError::NoBackendMatches { pattern: pattern.as_str().to_owned() });
+        }
+        Ok(names)
+    }
+}
+
+impl Answers {
+    /// Hands one backend's word to its shard, and remembers it when it was taken.
+    fn hand_over(&self, position: usize, word: Override) -> Result<(), ControlError> {
+        // A shard takes what waits within a tick; a pattern over a whole fleet fills the queue.
+        let limit = Instant::now() + Duration::from_secs(2);
+        loop {
+            let request = ShardRequest::SetOverride { backend: position, word };
+            let taken = self.with_shards(|shards| shards.request(request));
+            match taken {
+                Some(Ok(())) => break,
+                Some(Err(RequestError::Busy { .. })) if Instant::now() < limit => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Some(Err(error @ RequestError::Busy { .. })) => {
+                    return Err(ControlError::Busy { what: error.to_string() });
+                }
+                Some(Err(error)) => return Err(ControlError::Failed { what: error.to_string() }),
+                None => {
+                    let what = "no shard is running: the agent is starting or stopping".to_owned();
+                    return Err(ControlError::Busy { what });
+                }
+            }
+        }
+        self.words.write().unwrap_or_else(PoisonError::into_inner)[position] = word;
+        Ok(())
+    }
+
+    fn lateness_us(&self) -> Option<PercentilesView> {
+        let snapshots = self.with_shards(|shards| shards.snapshot())?.ok()?;
+        let mut all = snapshots.first()?.histograms.lateness_ns.clone();
+        for snapshot in &snapshots[1..] {
+            all.add(&snapshot.histograms.lateness_ns).ok()?;
+        }
+        Some(PercentilesView {
+            p50: all.value_at_quantile(0.50) / 1000,
+            p99: all.value_at_quantile(0.99) / 1000,
+            max: all.max() / 1000,
+            count: all.len(),
+        })
+    }
+}
+
+/// One moment on both clocks.
+struct Clocks {
+    monotonic_ns: u64,
+    unix_ms: u64,
+}
+
+impl Clocks {
+    fn read() -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            monotonic_ns: monotonic_now(),
+            unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The wall clock's time of a monotonic stamp; 0 is none.
+    fn unix_ms(&self, stamp_ns: u64) -> Option<u64> {
+        let age_ms = self.monotonic_ns.saturating_sub(stamp_ns) / 1_000_000;
+        (stamp_ns != 0).then(|| self.unix_ms.saturating_sub(age_ms))
+    }
+}
+
+/// What the last probe came to. The board keeps neither the response's line nor the time of a
+/// probe that failed, so their texts are shorter than the journal's.
+fn cause_text(record: &TargetRecord, timeout_ns: u64) -> String {
+    let Some(outcome) = Outcome::from_number(record.cause, record.detail) else { return String::new() };
+    if let Outcome::TimedOut { phase } = outcome {
+        let doing = match phase {
+            Phase::Socket | Phase::Connect => "connecting",
+            Phase::Send => "sending the request",
+            Phase::Receive => "waiting for the response",
+        };
+        return format!("Timed out {doing}");
+    }
+    OutcomeText { outcome, line: StatusLine::EMPTY, timeout_ns, duration_ns: timeout_ns }
+        .to_string()
+}
+
+fn attached_view(attached: &Attached) -> AttachedView {
+    let (program, mode) = match attached.mode {
+        AttachedMode::XdpNative => ("xdp", "native"),
+        AttachedMode::XdpGeneric => ("xdp", "generic"),
+        AttachedMode::Tcx => ("tc", "tcx"),
+        AttachedMode::Clsact => ("tc", "clsact"),
+    };
+    AttachedView {
+        interface: attached.interface.clone(),
+        program: program.to_owned(),
+        mode: mode.to_owned(),
+    }
+}
+
+const fn protocol_word(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Tcp => "tcp",
+        Protocol::Udp => "udp",
+    }
+}
+
+const fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Observe => "observe",
+        Mode::Dsr => "dsr",
+    }
+}
+
+const fn all_sick_word(all_sick: AllSick) -> &'static str {
+    match all_sick {
+        AllSick::Open => "open",
+        AllSick::Drop => "drop",
+    }
+}

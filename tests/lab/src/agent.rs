@@ -1,0 +1,204 @@
+//! The agent in a namespace: the built binary, run as an operator runs it.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+
+use crate::board::Board;
+use crate::clock::{monotonic_ns, wait_until};
+use crate::namespace::Namespace;
+use crate::nginx::process_of;
+use crate::private;
+
+/// Names another binary than the one built beside this program.
+pub const BINARY_VARIABLE: &str = "SICKBAY_BINARY";
+/// Where the lab's agents pin, the instance's directory inside.
+pub const PIN_DIRECTORY: &str = "/sys/fs/bpf/sickbay";
+/// Where the lab's agents put their admin socket, the instance's directory inside.
+pub const RUN_DIRECTORY: &str = "/run/sickbay";
+/// The agent is up, or gone, within this, busy as the machine may be.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running agent. Dropping it kills it and takes what it left out of the kernel.
+#[derive(Debug)]
+pub struct Agent {
+    child: Child,
+    namespace: Namespace,
+    instance: String,
+    log: PathBuf,
+}
+
+impl Agent {
+    /// Starts `sickbay run` inside `namespace` with this configuration, whose instance is
+    /// `instance`, and waits until every backend has its first verdict and as many programs as the
+    /// configuration has `[[attach]]` tables are attached.
+    ///
+    /// # Errors
+    /// When it ends or is not ready in time; the text carries what it said.
+    pub fn start(namespace: &Namespace, instance: &str, configuration: &str) -> Result<Self> {
+        let directory = private::scratch().join(format!("agent-{instance}-{}", monotonic_ns()));
+        fs::create_dir_all(&directory)?;
+        let file = directory.join("sickbay.toml");
+        fs::write(&file, configuration)?;
+        let log = directory.join("log");
+        let mut command = Command::new(binary()?);
+        command
+            .arg("run")
+            .arg("-c")
+            .arg(&file)
+            .arg("--detach-on-exit");
+        command.stdin(Stdio::null()).stdout(File::create(&log)?);
+        command.stderr(File::options().append(true).open(&log)?);
+        let mut agent = Self {
+            child: namespace.spawn(&mut command)?,
+            namespace: namespace.clone(),
+            instance: instance.to_owned(),
+            log,
+        };
+        let attached = configuration
+            .lines()
+            .filter(|line| line.trim() == "[[attach]]")
+            .count();
+        agent
+            .wait_until_ready(attached)
+            .with_context(|| format!("the agent said:\n{}", agent.said()))?;
+        Ok(agent)
+    }
+
+    /// Runs another `sickbay` command against this agent, to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started; what it answers is the caller's to judge.
+    pub fn ask(&self, words: &[&str]) -> Result<Output> {
+        let mut command = Command::new(binary()?);
+        command.args(words).args([
+            "--instance",
+            &self.instance,
+            "--run-directory",
+            RUN_DIRECTORY,
+        ]);
+        self.namespace
+            .run(|| command.output())
+            .context("cannot run sickbay")
+    }
+
+    /// Runs a listing command with `-o json`.
+    ///
+    /// # Errors
+    /// When it fails or prints no JSON; the text carries its standard error.
+    pub fn ask_json(&self, words: &[&str]) -> Result<Value> {
+        let mut all = words.to_vec();
+        all.extend(["--output", "json"]);
+        let output = self.ask(&all)?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "`sickbay {}`: {}",
+            all.join(" "),
+            error.trim()
+        );
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("`sickbay {}` printed no JSON", all.join(" ")))
+    }
+
+    /// Its pinned maps.
+    ///
+    /// # Errors
+    /// When they are not there.
+    pub fn board(&self) -> Result<Board> {
+        Board::open(&self.pin_directory().join("maps"))
+    }
+
+    /// Where it pins: `maps` and `links`.
+    #[must_use]
+    pub fn pin_directory(&self) -> PathBuf {
+        Path::new(PIN_DIRECTORY).join(&self.instance)
+    }
+
+    /// What it has printed so far.
+    #[must_use]
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Tells it to stop (SIGTERM) and waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub fn stop(mut self) -> Result<ExitStatus> {
+        kill(process_of(&self.child), Signal::SIGTERM).context("cannot stop the agent")?;
+        wait_until("the agent has ended", PATIENCE, || {
+            self.child.try_wait().ok()?
+        })
+    }
+
+    /// Kills it (SIGKILL), as a crash would. What it attached stays until this is dropped.
+    ///
+    /// # Errors
+    /// When it is gone already.
+    pub fn crash(&mut self) -> Result<ExitStatus> {
+        self.child.kill()?;
+        Ok(self.child.wait()?)
+    }
+
+    fn wait_until_ready(&mut self, attached: usize) -> Result<()> {
+        wait_until(
+            "the agent has judged every backend and is attached",
+            PATIENCE,
+            || {
+                if let Ok(Some(status)) = self.child.try_wait() {
+                    return Some(Err(status));
+                }
+                let status = self.ask_json(&["status"]).ok()?;
+                let warming = status.get("warming_count")?.as_u64()?;
+                let programs = status.get("attached")?.as_array()?.len();
+                (warming == 0 && attached <= programs).then_some(Ok(()))
+            },
+        )?
+        .or_else(|status| bail!("the agent ended: {status}"))
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        // Maps of a quarter of a million flows would add up over a suite.
+        if self.pin_directory().exists()
+            && let Ok(binary) = binary()
+        {
+            let mut command = Command::new(binary);
+            command.args(["detach", "--instance", &self.instance]);
+            command
+                .args(["--pin-directory", PIN_DIRECTORY])
+                .stdout(Stdio::null());
+            let _ = self.namespace.run(|| command.status());
+        }
+    }
+}
+
+/// The `sickbay` binary: what the environment names, else the one built beside this program.
+///
+/// # Errors
+/// When there is none.
+pub fn binary() -> Result<PathBuf> {
+    if let Some(path) = env::var_os(BINARY_VARIABLE) {
+        return Ok(path.into());
+    }
+    let program = env::current_exe()?;
+    program
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|directory| directory.join("sickbay"))
+        .find(|path| path.is_file())
+        .context("no sickbay beside this program: `cargo build -p sickbay` makes it")
+}

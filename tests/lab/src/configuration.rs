@@ -1,0 +1,124 @@
+//! Configurations of agents in the usual network, as text: the agent reads them from a file.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::agent::{PIN_DIRECTORY, RUN_DIRECTORY};
+use crate::network::{Family, INTERFACE, Network, PORT};
+
+/// Bad results in a row after which [`Configuration::usual`] condemns a healthy backend: with 4 of
+/// 4 good, two bad ones leave 2, which is below 3.
+pub const FAILURES_NEEDED: u64 = 2;
+/// From one probe to the next.
+pub const INTERVAL_MS: u64 = 200;
+/// The deadline of a probe.
+pub const TIMEOUT_MS: u64 = 150;
+/// What that promises: a backend that dies just after a good probe is condemned within this.
+pub const BOUND_MS: u64 = FAILURES_NEEDED * INTERVAL_MS + TIMEOUT_MS;
+
+/// Which program steers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// XDP, native.
+    Xdp,
+    /// TC ingress.
+    Tc,
+}
+
+/// The configuration of one agent on the usual network's host.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// Its instance.
+    pub instance: String,
+    /// Which VIP, and by which addresses the backends are reached.
+    pub family: Family,
+    /// Which program steers.
+    pub program: Program,
+    /// `dsr` or `observe`.
+    pub mode: &'static str,
+    /// `open` or `drop`.
+    pub all_sick: &'static str,
+}
+
+impl Configuration {
+    /// An instance of its own; DSR with XDP over IPv4: probes of `/healthz` every 200 ms, 150 ms each, 3 of the last 4.
+    #[must_use]
+    pub fn usual() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(1);
+        Self {
+            instance: format!("lab-{}", COUNT.fetch_add(1, Ordering::Relaxed)),
+            family: Family::V4,
+            program: Program::Xdp,
+            mode: "dsr",
+            all_sick: "drop",
+        }
+    }
+
+    /// What it says, in a line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let program = match self.program {
+            Program::Xdp => "XDP",
+            Program::Tc => "TC",
+        };
+        format!(
+            "{program}, mode {}; a probe of /healthz every {INTERVAL_MS} ms, {TIMEOUT_MS} ms each; \
+             healthy = 3 good of the last 4",
+            self.mode
+        )
+    }
+
+    /// The file's text for this network.
+    #[must_use]
+    pub fn text(&self, network: &Network) -> String {
+        let mut backends = String::new();
+        for backend in &network.backends {
+            let address = SocketAddr::new(backend.address(self.family), PORT);
+            let _ = writeln!(
+                backends,
+                "    {{ name = \"{}\", address = \"{address}\" }},",
+                backend.name
+            );
+        }
+        let program = match self.program {
+            Program::Xdp => "xdp\"\nxdp_mode = \"native",
+            Program::Tc => "tc",
+        };
+        format!(
+            "[agent]
+instance = \"{instance}\"
+pin_directory = \"{PIN_DIRECTORY}\"
+run_directory = \"{RUN_DIRECTORY}\"
+shards = 1
+
+[probe.web]
+url = \"/healthz\"
+interval = \"{INTERVAL_MS}ms\"
+timeout = \"{TIMEOUT_MS}ms\"
+window = 4
+threshold = 3
+
+[pool.web]
+probe = \"web\"
+backends = [
+{backends}]
+
+[service.web]
+address = \"{vip}\"
+port = {PORT}
+pool = \"web\"
+mode = \"{mode}\"
+all_sick = \"{all_sick}\"
+
+[[attach]]
+interface = \"{INTERFACE}\"
+program = \"{program}\"
+",
+            instance = self.instance,
+            vip = Network::vip(self.family).ip(),
+            mode = self.mode,
+            all_sick = self.all_sick,
+        )
+    }
+}

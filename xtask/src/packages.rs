@@ -1,0 +1,136 @@
+//! What the machine must have: which Debian packages are missing, and their installation.
+
+use std::env;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::build_ebpf;
+
+/// Programs, the package each comes in, and why it is needed.
+const PROGRAMS: [(&str, &str, &str); 5] = [
+    (
+        "nginx",
+        "nginx-light",
+        "the web servers that play the backends",
+    ),
+    ("ip", "iproute2", "sets up the private networks"),
+    (
+        "ethtool",
+        "ethtool",
+        "sets the private interfaces up for XDP",
+    ),
+    ("unshare", "util-linux", "makes the private environment"),
+    (
+        "setpriv",
+        "util-linux",
+        "ends the private environment with its maker",
+    ),
+];
+/// Where Debian's nginx writes its process number when its package has started it.
+const NGINX_PROCESS_FILE: &str = "/run/nginx.pid";
+
+/// Sees to it that the machine has everything that demo and tests need: says what is missing and
+/// why, and installs it through apt.
+///
+/// # Errors
+/// Not root, or no apt: the text is the exact list and command. Or apt fails.
+pub(crate) fn ensure_installed() -> Result<()> {
+    let missing = missing();
+    if !missing.is_empty() {
+        println!("These packages are missing:");
+        for (package, reason) in &missing {
+            println!("  {package:<16} {reason}");
+        }
+        let names: Vec<&str> = missing.iter().map(|(package, _)| *package).collect();
+        let by_hand = format!(
+            "apt-get install --no-install-recommends {}",
+            names.join(" ")
+        );
+        ensure!(
+            is_root(),
+            "only root can install them; run as root: {by_hand}"
+        );
+        let apt = found("apt-get");
+        ensure!(
+            apt,
+            "this system has no apt-get; install what corresponds to: {by_hand}"
+        );
+        install(&names)?;
+    }
+    for (program, package, _) in PROGRAMS {
+        ensure!(
+            found(program),
+            "{program} (package {package}) is not in PATH; is /usr/sbin in it? \
+             mend: export PATH=\"$PATH:/usr/sbin:/sbin\""
+        );
+    }
+    ensure!(
+        is_root(),
+        "private networks and eBPF need root; run this command as root"
+    );
+    Ok(())
+}
+
+fn missing() -> Vec<(&'static str, &'static str)> {
+    let mut missing: Vec<(&str, &str)> = Vec::new();
+    for (program, package, reason) in PROGRAMS {
+        let known = missing.iter().any(|(name, _)| *name == package);
+        if !known && !found(program) && !found_in("/usr/sbin", program) {
+            missing.push((package, reason));
+        }
+    }
+    missing.extend(build_ebpf::missing_packages());
+    missing
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    // Debian's nginx starts its service when installed, unless somebody listens on port 80: so
+    // somebody does. On a machine where that port is taken, nothing needs to be held.
+    let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 80)).ok();
+    let was_running = Path::new(NGINX_PROCESS_FILE).exists();
+    apt(&["update", "--quiet"])?;
+    let mut words = vec!["install", "--quiet", "--yes", "--no-install-recommends"];
+    words.extend(packages);
+    let installed = apt(&words);
+    drop(held);
+    if !was_running && Path::new(NGINX_PROCESS_FILE).exists() {
+        println!("The installation has started the nginx service; stopping it again.");
+        let status = Command::new("service").args(["nginx", "stop"]).status();
+        ensure!(
+            status.is_ok_and(|status| status.success()),
+            "cannot stop the nginx service, which the installation has started; \
+             mend: service nginx stop"
+        );
+    }
+    installed
+}
+
+fn apt(words: &[&str]) -> Result<()> {
+    println!("$ apt-get {}", words.join(" "));
+    let status = Command::new("apt-get")
+        .args(words)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot start apt-get")?;
+    if !status.success() {
+        bail!("`apt-get {}` failed ({status})", words.join(" "));
+    }
+    Ok(())
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+fn found(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+fn found_in(directory: &str, program: &str) -> bool {
+    Path::new(directory).join(program).is_file()
+}

@@ -1,0 +1,84 @@
+//! `cargo xtask test`: every test, by suites. Each has a budget; one that ran nothing has failed.
+
+/// The test programs, built by cargo and sorted into suites.
+mod programs;
+/// One suite's run: its programs, their summaries, its budget.
+mod suite;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use suite::{Counts, SUITES, Suite};
+
+use crate::{build_ebpf, cargo, packages};
+
+/// What to test.
+#[derive(clap::Args, Default)]
+pub(crate) struct Arguments {
+    /// Suites: unit, kernel, end-to-end, bad-input, scale; all of them when none is named
+    suites: Vec<String>,
+    /// Only tests whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+}
+
+/// Runs the suites and closes with the line `N passed, N failed`.
+///
+/// # Errors
+/// When the machine lacks something, or the tests do not build.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let suites = chosen(&arguments.suites)?;
+    packages::ensure_installed()?;
+    build_ebpf::run()?;
+    cargo::build_agent()?;
+    let programs = programs::build()?;
+    let mut sum = Counts::default();
+    let mut lines = Vec::new();
+    for suite in suites {
+        println!(
+            "\n== {}: {} (budget {} s)",
+            suite.name,
+            suite.what,
+            suite.budget.as_secs()
+        );
+        let start = Instant::now();
+        let counts = suite.run(&programs, arguments.only.as_deref())?;
+        let took = start.elapsed();
+        lines.push(format!(
+            "{:<12} {:>5} passed {:>3} failed {:>6.1} s of {} s",
+            suite.name,
+            counts.passed,
+            counts.failed,
+            took.as_secs_f64(),
+            suite.budget.as_secs()
+        ));
+        sum.add(counts);
+    }
+    println!("\n{}\n", lines.join("\n"));
+    println!("{} passed, {} failed", sum.passed, sum.failed);
+    let good = sum.failed == 0 && 0 < sum.passed;
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Suite>> {
+    if names.is_empty() {
+        return Ok(SUITES.iter().collect());
+    }
+    names
+        .iter()
+        .map(
+            |name| match SUITES.iter().find(|suite| suite.name == name) {
+                Some(suite) => Ok(suite),
+                None => {
+                    let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+                    bail!("no suite is called {name}; there are {}", known.join(", "))
+                }
+            },
+        )
+        .collect()
+}

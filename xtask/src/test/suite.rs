@@ -1,0 +1,308 @@
+//! One suite's run: its programs, their summaries, its budget.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::programs::{Program, UNIT_PACKAGES};
+use crate::{cargo, inside};
+
+/// A set of test programs.
+pub(crate) struct Suite {
+    /// What it is called on the command line.
+    pub(crate) name: &'static str,
+    /// What it shows.
+    pub(crate) what: &'static str,
+    /// It is ended, and has failed, when it takes longer.
+    pub(crate) budget: Duration,
+    /// Which programs belong to it.
+    members: Members,
+}
+
+enum Members {
+    /// Those that need no privilege, and the examples in the documentation.
+    Unprivileged,
+    /// The privileged program of this name.
+    Named(&'static str),
+    /// Privileged programs that no other suite names.
+    OtherPrivileged,
+}
+
+/// All suites, the quick ones first.
+pub(crate) const SUITES: [Suite; 5] = [
+    Suite {
+        name: "unit",
+        what: "core, shared, agent, lab, xtask; no privilege",
+        budget: Duration::from_secs(300),
+        members: Members::Unprivileged,
+    },
+    Suite {
+        name: "kernel",
+        what: "programs, maps and networks in the kernel",
+        budget: Duration::from_secs(300),
+        members: Members::OtherPrivileged,
+    },
+    Suite {
+        name: "bad-input",
+        what: "each mistake gets a clear line, and leaves nothing behind",
+        budget: Duration::from_secs(120),
+        members: Members::Named("bad_input"),
+    },
+    Suite {
+        name: "end-to-end",
+        what: "real servers die under load",
+        budget: Duration::from_secs(300),
+        members: Members::Named("end_to_end"),
+    },
+    Suite {
+        name: "scale",
+        what: "10,000 targets on one core",
+        budget: Duration::from_secs(180),
+        members: Members::Named("scale"),
+    },
+];
+
+/// What tests came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Passed.
+    pub(crate) passed: u64,
+    /// Failed; a program that died or ran nothing counts as one.
+    pub(crate) failed: u64,
+}
+
+impl Counts {
+    /// Adds another's.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+
+    const fn one_failed() -> Self {
+        Self {
+            passed: 0,
+            failed: 1,
+        }
+    }
+}
+
+impl Suite {
+    /// Runs the suite's programs one after the other, one test at a time where they need a kernel.
+    ///
+    /// # Errors
+    /// When a program cannot be started.
+    pub(crate) fn run(&self, programs: &[Program], only: Option<&str>) -> Result<Counts> {
+        let deadline = Instant::now() + self.budget;
+        let mut sum = Counts::default();
+        for program in programs.iter().filter(|program| self.has(program)) {
+            println!("-- {}", program.name);
+            let counts = run_program(command(program, only)?, deadline)?;
+            if program.privileged && only.is_none() && counts == Counts::default() {
+                println!("FAILED: {} ran no test", program.name);
+                sum.add(Counts::one_failed());
+            }
+            sum.add(counts);
+        }
+        if matches!(self.members, Members::Unprivileged) && only.is_none() {
+            println!("-- examples in the documentation");
+            sum.add(run_program(documentation(), deadline)?);
+        }
+        if sum == Counts::default() {
+            println!("FAILED: the suite {} ran no test", self.name);
+            sum.add(Counts::one_failed());
+        }
+        Ok(sum)
+    }
+
+    fn has(&self, program: &Program) -> bool {
+        match self.members {
+            Members::Unprivileged => !program.privileged,
+            Members::Named(name) => program.privileged && program.name == name,
+            Members::OtherPrivileged => {
+                let named = |suite: &Suite| matches!(suite.members, Members::Named(name) if name == program.name);
+                program.privileged && !SUITES.iter().any(named)
+            }
+        }
+    }
+}
+
+fn command(program: &Program, only: Option<&str>) -> Result<Command> {
+    let mut command = if program.privileged {
+        let mut words: Vec<OsString> = vec!["run".into(), program.path.clone().into()];
+        words.push("--test-threads=1".into());
+        inside::enter(&words)?
+    } else {
+        Command::new(&program.path)
+    };
+    command.args(only);
+    Ok(command)
+}
+
+fn documentation() -> Command {
+    let mut words = vec!["test", "--quiet", "--doc"];
+    for package in UNIT_PACKAGES.iter().filter(|package| **package != "xtask") {
+        words.extend(["--package", package]);
+    }
+    cargo::command(&words)
+}
+
+/// Runs one program, shows what it prints, and reads its summaries.
+fn run_program(mut command: Command, deadline: Instant) -> Result<Counts> {
+    let program = command.get_program().to_owned();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let mut counts = Counts::default();
+    let lines = lines_of(&mut child)?;
+    loop {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                println!("{line}");
+                counts.add(summary(&line).unwrap_or_default());
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                println!("FAILED: the suite's budget is spent");
+                child.kill()?;
+                child.wait()?;
+                counts.add(Counts::one_failed());
+                return Ok(counts);
+            }
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() && counts.failed == 0 {
+        println!("FAILED: {} ended with {status}", program.display());
+        counts.add(Counts::one_failed());
+    }
+    Ok(counts)
+}
+
+fn lines_of(child: &mut Child) -> Result<mpsc::Receiver<String>> {
+    let stdout = child.stdout.take().context("standard output is piped")?;
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+            if sender
+                .send(String::from_utf8_lossy(&line).into_owned())
+                .is_err()
+            {
+                break;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// What libtest's (and libtest-mimic's) closing line says; an ignored test has not passed.
+fn summary(line: &str) -> Option<Counts> {
+    let rest = line.trim().strip_prefix("test result: ")?;
+    let count = |noun: &str| {
+        rest.split([';', '.']).find_map(|part| {
+            let number = part.trim().strip_suffix(noun)?.trim_end();
+            number.rsplit(' ').next()?.parse::<u64>().ok()
+        })
+    };
+    let ignored = count(" ignored").unwrap_or(0);
+    Some(Counts {
+        passed: count(" passed")?,
+        failed: count(" failed")? + ignored,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_is_read() {
+        let line = "test result: ok. 13 passed; 0 failed; 0 ignored; 0 measured; \
+                    0 filtered out; finished in 0.01s";
+        assert_eq!(
+            summary(line),
+            Some(Counts {
+                passed: 13,
+                failed: 0
+            })
+        );
+    }
+
+    #[test]
+    fn failed_and_ignored_tests_count_as_failed() {
+        let line = "test result: FAILED. 2 passed; 1 failed; 3 ignored; 0 measured; \
+                    0 filtered out; finished in 1.25s";
+        assert_eq!(
+            summary(line),
+            Some(Counts {
+                passed: 2,
+                failed: 4
+            })
+        );
+    }
+
+    #[test]
+    fn other_lines_are_no_summary() {
+        assert_eq!(summary("running 13 tests"), None);
+        assert_eq!(summary("test clock::tests::a ... ok"), None);
+    }
+
+    #[test]
+    fn every_privileged_program_is_in_exactly_one_suite() {
+        for name in [
+            "agree",
+            "board",
+            "attach",
+            "end_to_end",
+            "bad_input",
+            "scale",
+            "new_one",
+        ] {
+            let program = Program {
+                name: name.to_owned(),
+                privileged: true,
+                path: "x".into(),
+            };
+            assert_eq!(
+                SUITES.iter().filter(|suite| suite.has(&program)).count(),
+                1,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn program_that_outlives_the_budget_is_ended_and_has_failed() {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        let start = Instant::now();
+        let counts = run_program(command, start + Duration::from_millis(50)).unwrap();
+        assert_eq!(
+            counts,
+            Counts {
+                passed: 0,
+                failed: 1
+            }
+        );
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn program_that_dies_without_a_summary_has_failed() {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let counts = run_program(Command::new("false"), deadline).unwrap();
+        assert_eq!(
+            counts,
+            Counts {
+                passed: 0,
+                failed: 1
+            }
+        );
+    }
+}
