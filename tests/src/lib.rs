@@ -1,5 +1,9 @@
 //! What the tests of this package share.
 
+/// Random tables and packets from a seed.
+pub mod chance;
+/// The steering programs in this kernel, run packet by packet.
+pub mod steering;
 /// A server for every address of a loopback.
 pub mod farm;
 /// A private host for one test: network namespace, interfaces, BPF file system.
