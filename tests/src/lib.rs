@@ -2,9 +2,9 @@
 
 /// Random tables and packets from a seed.
 pub mod chance;
-/// The steering programs in this kernel, run packet by packet.
-pub mod steering;
-/// A server for every address of a loopback.
-pub mod farm;
 /// A private host for one test: network namespace, interfaces, BPF file system.
 pub mod datapath;
+/// A server for every address of a loopback.
+pub mod farm;
+/// The steering programs in this kernel, run packet by packet.
+pub mod steering;
