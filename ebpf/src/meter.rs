@@ -1,9 +1,6 @@
 //! The meter: how soon a store into a mapped map is seen by a program on another CPU.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
-#![expect(
-    unsafe_code,
-    reason = "map values are shared memory; the helpers hand out pointers"
-)]
+#![expect(unsafe_code, reason = "map values are shared memory; the helpers hand out pointers")]
 
 /// Licence and panic handler.
 mod object;

@@ -67,11 +67,7 @@ impl World {
     /// Random tables whose entries have ages before `now_ns`.
     #[must_use]
     pub fn new(chance: &mut Chance, now_ns: u64) -> Self {
-        let words = if chance.happens(5) {
-            64
-        } else {
-            chance.one_of(&[1, 2, 4])
-        };
+        let words = if chance.happens(5) { 64 } else { chance.one_of(&[1, 2, 4]) };
         let mut tables = ModelTables::new(words);
         tables.clock_ns.set(now_ns);
         let pools = if words == 64 { 1 } else { words };
@@ -81,10 +77,7 @@ impl World {
             tables.add_pool(pool * pool_words, pool_words);
             members.push(add_backends(&mut tables, chance, pool, pool_words * 64));
         }
-        let mut world = Self {
-            tables,
-            services: Vec::new(),
-        };
+        let mut world = Self { tables, services: Vec::new() };
         for index in 0..6 {
             world.add_service(chance, index, &members);
         }
@@ -145,10 +138,7 @@ impl World {
             IpAddr::V6(_) => IpAddr::from([0x2001, 0xdb8, 0, 0, 1, 2, 3, u16::from(low % 4)]),
         };
         let source = (source, 40_000 + u16::from(low));
-        Frame {
-            protocol,
-            ..Frame::tcp(source, (address, port), 0)
-        }
+        Frame { protocol, ..Frame::tcp(source, (address, port), 0) }
     }
 
     fn add_service(&mut self, chance: &mut Chance, index: u32, members: &[Vec<BackendRef>]) {
@@ -157,27 +147,16 @@ impl World {
         } else {
             IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1])
         };
-        let (port, protocol) = (
-            80 + index as u16,
-            chance.one_of(&[PROTOCOL_TCP, PROTOCOL_UDP]),
-        );
+        let (port, protocol) = (80 + index as u16, chance.one_of(&[PROTOCOL_TCP, PROTOCOL_UDP]));
         let pool = chance.below(members.len() as u32);
-        let slot_count = if chance.happens(3) {
-            0
-        } else {
-            1 + chance.below(40)
-        };
+        let slot_count = if chance.happens(3) { 0 } else { 1 + chance.below(40) };
         let service = Service {
             hash_seed: chance.number(),
             index,
             pool: if chance.happens(2) { 1000 } else { pool },
             slot_first: self.tables.slots.len() as u32,
             slot_count,
-            mode: if chance.happens(20) {
-                MODE_OBSERVE
-            } else {
-                MODE_DSR
-            },
+            mode: if chance.happens(20) { MODE_OBSERVE } else { MODE_DSR },
             all_sick: chance.one_of(&[ALL_SICK_OPEN, ALL_SICK_DROP]),
             udp_idle_ns: UDP_IDLE_S * SECOND_NS,
             ..Service::default()
@@ -185,23 +164,11 @@ impl World {
         for _ in 0..slot_count {
             let current = chance.one_of(&members[pool as usize]);
             let drains = chance.happens(20);
-            let previous = if drains {
-                chance.one_of(&members[pool as usize])
-            } else {
-                current
-            };
+            let previous = if drains { chance.one_of(&members[pool as usize]) } else { current };
             let broken = chance.happens(1);
-            let current = if broken {
-                BackendRef::new(current.index(), 77)
-            } else {
-                current
-            };
+            let current = if broken { BackendRef::new(current.index(), 77) } else { current };
             let empty = chance.happens(1);
-            self.tables.slots.push(if empty {
-                Slot(0)
-            } else {
-                Slot::new(current, previous)
-            });
+            self.tables.slots.push(if empty { Slot(0) } else { Slot::new(current, previous) });
         }
         let (octets, family) = match address {
             IpAddr::V4(address) => {
@@ -211,12 +178,7 @@ impl World {
             }
             IpAddr::V6(address) => (address.octets(), 6),
         };
-        let key = ServiceKey {
-            address: octets,
-            port: port.to_be_bytes(),
-            protocol,
-            family,
-        };
+        let key = ServiceKey { address: octets, port: port.to_be_bytes(), protocol, family };
         self.tables.services.insert(key, service);
         self.services.push((address, port, protocol));
     }

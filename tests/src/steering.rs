@@ -1,8 +1,5 @@
 //! The steering programs in this kernel, run packet by packet over tables that a test gives.
-#![expect(
-    unsafe_code,
-    reason = "aya asks for the promise that map values are plain bytes"
-)]
+#![expect(unsafe_code, reason = "aya asks for the promise that map values are plain bytes")]
 
 use std::collections::HashMap;
 use std::env;
@@ -99,29 +96,17 @@ impl Steering {
             .map_max_entries(abi::FLOWS_V6, FLOWS)
             .load_file(&object)
             .unwrap_or_else(|error| {
-                panic!(
-                    "loading {} (as root, after xtask build-ebpf): {error:?}",
-                    object.display()
-                )
+                panic!("loading {} (as root, after xtask build-ebpf): {error:?}", object.display())
             });
         let xdp: &mut Xdp = program(&mut ebpf, abi::XDP_PROGRAM);
         xdp.load().expect("the verifier accepts the XDP program");
-        let steps = xdp
-            .info()
-            .expect("program information")
-            .verified_instruction_count();
+        let steps = xdp.info().expect("program information").verified_instruction_count();
         println!("{}: {steps:?} steps of the verifier", abi::XDP_PROGRAM);
         let tc: &mut SchedClassifier = program(&mut ebpf, abi::TC_PROGRAM);
         tc.load().expect("the verifier accepts the TC program");
-        let steps = tc
-            .info()
-            .expect("program information")
-            .verified_instruction_count();
+        let steps = tc.info().expect("program information").verified_instruction_count();
         println!("{}: {steps:?} steps of the verifier", abi::TC_PROGRAM);
-        Self {
-            ebpf,
-            held: ModelTables::new(WORDS),
-        }
+        Self { ebpf, held: ModelTables::new(WORDS) }
     }
 
     /// Whether a map of this name is in the object.
@@ -137,8 +122,7 @@ impl Steering {
         new.serves_old.resize(WORDS as usize, 0);
         new.allowed.resize(WORDS as usize, 0);
         new.group_counts.resize((WORDS / GROUP_WORDS) as usize, 0);
-        new.backends
-            .resize(WORDS as usize * 64, abi::Backend::default());
+        new.backends.resize(WORDS as usize * 64, abi::Backend::default());
         self.zero_counters();
         let old = std::mem::take(&mut self.held);
         self.put_array(abi::TAKES_NEW, &old.takes_new, &new.takes_new);
@@ -149,24 +133,13 @@ impl Steering {
         self.put_array(abi::POOL_COUNTS, &old.pool_counts, &new.pool_counts);
         self.put_array(abi::BACKENDS, &old.backends, &new.backends);
         self.put_array(abi::SLOTS, &old.slots, &new.slots);
-        let services = new
-            .services
-            .iter()
-            .map(|(key, service)| (*key, *service))
-            .collect();
+        let services = new.services.iter().map(|(key, service)| (*key, *service)).collect();
         self.put_hash(abi::SERVICES, services);
         let (mut v4, mut v6) = (HashMap::new(), HashMap::new());
         for (flow, entry) in new.entries.borrow().iter() {
-            let bytes: Vec<u8> = flow
-                .key
-                .iter()
-                .flat_map(|word| word.to_ne_bytes())
-                .collect();
+            let bytes: Vec<u8> = flow.key.iter().flat_map(|word| word.to_ne_bytes()).collect();
             if flow.family == 4 {
-                v4.insert(
-                    FlowKeyV4::from_bytes(&bytes[..16]).expect("sixteen bytes"),
-                    *entry,
-                );
+                v4.insert(FlowKeyV4::from_bytes(&bytes[..16]).expect("sixteen bytes"), *entry);
             } else {
                 v6.insert(FlowKeyV6::from_bytes(&bytes).expect("forty bytes"), *entry);
             }
@@ -192,10 +165,7 @@ impl Steering {
         }
         .unwrap_or_else(|error| panic!("test-run of {frame:02x?}: {error:?}"));
         data_out.truncate(result.data_size_out as usize);
-        Ran {
-            action: result.return_value,
-            frame: data_out,
-        }
+        Ran { action: result.return_value, frame: data_out }
     }
 
     /// The entries that are in the maps.
@@ -236,11 +206,7 @@ impl Steering {
 
     /// Backend indices that can have been counted: up to the last one in use, and some beyond.
     fn used_backends(&self) -> u32 {
-        let used = self
-            .held
-            .backends
-            .iter()
-            .rposition(|backend| backend.generation != 0);
+        let used = self.held.backends.iter().rposition(|backend| backend.generation != 0);
         (used.unwrap_or(0) as u32 + 64).min(WORDS * 64)
     }
 
@@ -278,13 +244,11 @@ impl Steering {
         let mut map: Array<&mut MapData, Raw<T>> = typed_mut(&mut self.ebpf, name);
         for (index, value) in new.iter().enumerate() {
             if old.get(index) != Some(value) {
-                map.set(index as u32, Raw(*value), 0)
-                    .expect("setting an element");
+                map.set(index as u32, Raw(*value), 0).expect("setting an element");
             }
         }
         for index in new.len()..old.len() {
-            map.set(index as u32, Raw(T::default()), 0)
-                .expect("clearing an element");
+            map.set(index as u32, Raw(T::default()), 0).expect("clearing an element");
         }
     }
 
@@ -299,8 +263,7 @@ impl Steering {
             map.remove(&Raw(key)).expect("removing an entry");
         }
         for (key, value) in entries {
-            map.insert(Raw(key), Raw(value), 0)
-                .expect("inserting an entry");
+            map.insert(Raw(key), Raw(value), 0).expect("inserting an entry");
         }
     }
 
@@ -310,10 +273,7 @@ impl Steering {
         V: Pod,
     {
         let map: HashTable<&MapData, Raw<K>, Raw<V>> = typed(&self.ebpf, name);
-        map.iter()
-            .map(|entry| entry.expect("reading a map"))
-            .map(|(k, v)| (k.0, v.0))
-            .collect()
+        map.iter().map(|entry| entry.expect("reading a map")).map(|(k, v)| (k.0, v.0)).collect()
     }
 }
 
@@ -340,22 +300,16 @@ fn typed<'a, M>(ebpf: &'a Ebpf, name: &str) -> M
 where
     M: TryFrom<&'a Map, Error: std::fmt::Debug>,
 {
-    let map = ebpf
-        .map(name)
-        .unwrap_or_else(|| panic!("no map {name} in the object"));
-    map.try_into()
-        .unwrap_or_else(|error| panic!("map {name}: {error:?}"))
+    let map = ebpf.map(name).unwrap_or_else(|| panic!("no map {name} in the object"));
+    map.try_into().unwrap_or_else(|error| panic!("map {name}: {error:?}"))
 }
 
 fn typed_mut<'a, M>(ebpf: &'a mut Ebpf, name: &str) -> M
 where
     M: TryFrom<&'a mut Map, Error: std::fmt::Debug>,
 {
-    let map = ebpf
-        .map_mut(name)
-        .unwrap_or_else(|| panic!("no map {name} in the object"));
-    map.try_into()
-        .unwrap_or_else(|error| panic!("map {name}: {error:?}"))
+    let map = ebpf.map_mut(name).unwrap_or_else(|| panic!("no map {name} in the object"));
+    map.try_into().unwrap_or_else(|error| panic!("map {name}: {error:?}"))
 }
 
 /// The sum of counters, which are structs of u64 alone.

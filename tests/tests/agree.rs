@@ -80,17 +80,13 @@ fn every_map_of_the_abi_is_in_the_object() {
         abi::BACKEND_COUNTERS,
         abi::GLOBAL_COUNTERS,
     ];
-    let missing: Vec<&str> = names
-        .into_iter()
-        .filter(|name| !steering.has_map(name))
-        .collect();
+    let missing: Vec<&str> = names.into_iter().filter(|name| !steering.has_map(name)).collect();
     assert_eq!(missing, Vec::<&str>::new());
 }
 
 fn agree(entrance: Entrance, batches: u32, default_seed: u64) {
-    let seed = env::var("SICKBAY_SEED").map_or(default_seed, |seed| {
-        seed.parse().expect("SICKBAY_SEED is a number")
-    });
+    let seed = env::var("SICKBAY_SEED")
+        .map_or(default_seed, |seed| seed.parse().expect("SICKBAY_SEED is a number"));
     println!("{entrance:?}: seed {seed} (set SICKBAY_SEED to repeat another)");
     let mut steering = Steering::load();
     let mut seen = Seen::default();
@@ -100,22 +96,12 @@ fn agree(entrance: Entrance, batches: u32, default_seed: u64) {
         // One world, twice: as it was made, and after some health has changed.
         for half in 0..2 {
             let place = format!("{entrance:?}, seed {seed}, batch {batch}.{half}");
-            run_batch(
-                &mut steering,
-                entrance,
-                &world,
-                &mut chance,
-                &place,
-                &mut seen,
-            );
+            run_batch(&mut steering, entrance, &world, &mut chance, &place, &mut seen);
             world.disturb_health(&mut chance);
         }
     }
     let Seen { actions, outcomes } = seen;
-    println!(
-        "{} packets, by action: {actions:?}; {outcomes:?}",
-        actions.values().sum::<u32>()
-    );
+    println!("{} packets, by action: {actions:?}; {outcomes:?}", actions.values().sum::<u32>());
     assert_eq!(actions.values().sum::<u32>(), batches * BATCH_PACKETS);
     let kinds = if entrance == Entrance::Xdp { 4 } else { 3 };
     assert_eq!(actions.len(), kinds, "an action was never taken");
@@ -181,10 +167,7 @@ fn run_batch(
         count(&outcome, &counters);
         let expected = carried_out(entrance, outcome.action(), &frame);
         let ran = steering.run(entrance, &frame);
-        assert_eq!(
-            ran, expected,
-            "{place}, packet {packet}: {outcome:?}\n{frame:02x?}"
-        );
+        assert_eq!(ran, expected, "{place}, packet {packet}: {outcome:?}\n{frame:02x?}");
         seen.note(ran.action, &outcome);
     }
     assert_eq!(steering.counters(), counters, "{place}");
@@ -231,16 +214,10 @@ fn assert_same_entries(
 ) {
     for flow in kernel.keys().chain(host.keys()) {
         let (kernel, host) = (kernel.get(flow), host.get(flow));
-        let backends = (
-            kernel.map(|entry| entry.backend),
-            host.map(|entry| entry.backend),
-        );
+        let backends = (kernel.map(|entry| entry.backend), host.map(|entry| entry.backend));
         assert_eq!(backends.0, backends.1, "{place}: entry of {flow:?}");
         let apart = kernel.zip(host).map(|(a, b)| a.seen_ns.abs_diff(b.seen_ns));
-        assert!(
-            apart < Some(SLACK_NS),
-            "{place}: stamps of {flow:?} are {apart:?} ns apart"
-        );
+        assert!(apart < Some(SLACK_NS), "{place}: stamps of {flow:?} are {apart:?} ns apart");
     }
 }
 
@@ -263,35 +240,17 @@ fn run_fixture(steering: &mut Steering, entrance: Entrance, fixture: &fixtures::
         (Fate::To(index), entrance) => {
             let last = index as u8;
             frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, last, 6, 0, 0, 0, 0, last]);
-            if entrance == Entrance::Xdp {
-                XDP_REDIRECT
-            } else {
-                TC_REDIRECT
-            }
+            if entrance == Entrance::Xdp { XDP_REDIRECT } else { TC_REDIRECT }
         }
     };
     assert_eq!(ran, Ran { action, frame }, "{place}");
     let expected = ModelCounters {
         global: fixture.global.into(),
-        services: fixture
-            .services
-            .iter()
-            .copied()
-            .collect::<HashMap<_, _>>()
-            .into(),
-        backends: fixture
-            .backends
-            .iter()
-            .copied()
-            .collect::<HashMap<_, _>>()
-            .into(),
+        services: fixture.services.iter().copied().collect::<HashMap<_, _>>().into(),
+        backends: fixture.backends.iter().copied().collect::<HashMap<_, _>>().into(),
     };
     assert_eq!(steering.counters(), expected, "{place}");
-    let entries: Vec<_> = steering
-        .entries()
-        .values()
-        .map(|entry| entry.backend)
-        .collect();
+    let entries: Vec<_> = steering.entries().values().map(|entry| entry.backend).collect();
     assert_eq!(entries, fixture.entries, "{place}");
 }
 

@@ -42,17 +42,8 @@ fn fault(text: &str, allowed: &str) -> Option<String> {
         return Some("the name is empty".to_owned());
     }
     if CHARACTERS_MAX < text.chars().count() {
-        return Some(format!(
-            "{} has more than {CHARACTERS_MAX} characters",
-            quoted(text)
-        ));
+        return Some(format!("{} has more than {CHARACTERS_MAX} characters", quoted(text)));
     }
-    let odd = text
-        .chars()
-        .find(|c| !c.is_ascii_alphanumeric() && !allowed.contains(*c))?;
-    Some(format!(
-        "{} has the odd character {}",
-        quoted(text),
-        quoted(&odd.to_string())
-    ))
+    let odd = text.chars().find(|c| !c.is_ascii_alphanumeric() && !allowed.contains(*c))?;
+    Some(format!("{} has the odd character {}", quoted(text), quoted(&odd.to_string())))
 }

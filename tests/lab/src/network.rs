@@ -82,10 +82,7 @@ impl Network {
     /// With more than [`BACKENDS_MAX`] backends, without the privilege, or without `ip` or
     /// `ethtool`.
     pub fn new(backend_count: usize) -> Result<Self> {
-        ensure!(
-            backend_count <= BACKENDS_MAX,
-            "at most {BACKENDS_MAX} backends"
-        );
+        ensure!(backend_count <= BACKENDS_MAX, "at most {BACKENDS_MAX} backends");
         let switch = Namespace::new("switch")?;
         quiet(&switch)?;
         switch.ip("link add br0 type bridge stp_state 0 mcast_snooping 0\nlink set br0 up\n")?;
@@ -100,18 +97,11 @@ impl Network {
             let backend = machine(&switch, &format!("backend-{}", number + 1), suffix)?;
             // The VIP's packets are for this machine, but it never tells anyone so.
             backend.namespace.sysctl("ipv4/conf/all/arp_ignore", "1")?;
-            backend
-                .namespace
-                .sysctl("ipv4/conf/all/arp_announce", "2")?;
+            backend.namespace.sysctl("ipv4/conf/all/arp_announce", "2")?;
             backend.namespace.ip(&vip_addresses("lo"))?;
             backends.push(backend);
         }
-        Ok(Self {
-            client,
-            host,
-            backends,
-            switch,
-        })
+        Ok(Self { client, host, backends, switch })
     }
 
     /// The VIP and its port.
@@ -145,9 +135,7 @@ fn machine(switch: &Namespace, name: &str, number: u8) -> Result<Machine> {
         machine.ipv4, machine.ipv6
     ))?;
     // A frame that XDP sends back has no skb that says "checksum to be completed".
-    machine
-        .namespace
-        .tool(&["ethtool", "-K", INTERFACE, "tx", "off"])?;
+    machine.namespace.tool(&["ethtool", "-K", INTERFACE, "tx", "off"])?;
     // What XDP_TX sends is received by the peer's NAPI, which veth runs for GRO (veth.c, 5.13).
     switch.tool(&["ethtool", "-K", &port, "gro", "on"])?;
     Ok(machine)

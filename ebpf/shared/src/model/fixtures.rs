@@ -110,10 +110,7 @@ impl Fixture {
     }
 
     fn leaves(mut self, backends: &[u32]) -> Self {
-        self.entries = backends
-            .iter()
-            .map(|index| BackendRef::new(*index, GENERATION))
-            .collect();
+        self.entries = backends.iter().map(|index| BackendRef::new(*index, GENERATION)).collect();
         self
     }
 }
@@ -170,12 +167,7 @@ fn world() -> ModelTables {
             ..Service::default()
         };
         tables.slots.push(own);
-        let key = ServiceKey {
-            address,
-            port: port.to_be_bytes(),
-            protocol,
-            family,
-        };
+        let key = ServiceKey { address, port: port.to_be_bytes(), protocol, family };
         tables.services.insert(key, service);
     }
     tables
@@ -198,20 +190,12 @@ fn syn(port: u16) -> Frame {
 fn syn_v6(port: u16) -> Frame {
     let mut source = VIP_V6;
     source[15] = 7;
-    Frame::tcp(
-        (IpAddr::from(source), CLIENT.1),
-        (IpAddr::from(VIP_V6), port),
-        SYN,
-    )
+    Frame::tcp((IpAddr::from(source), CLIENT.1), (IpAddr::from(VIP_V6), port), SYN)
 }
 
 /// An entry of the client's flow, of this age.
 fn enter(tables: &mut ModelTables, port: u16, backend: u32, age_s: u64) {
-    let protocol = if port == DNS {
-        PROTOCOL_UDP
-    } else {
-        PROTOCOL_TCP
-    };
+    let protocol = if port == DNS { PROTOCOL_UDP } else { PROTOCOL_TCP };
     let [a, b] = CLIENT.1.to_be_bytes();
     let [c, d] = port.to_be_bytes();
     let ports = u32::from_ne_bytes([a, b, c, d]);
@@ -232,31 +216,17 @@ fn drain(tables: &mut ModelTables, service: usize, backend: u32) {
 }
 
 fn sent(bytes: u64) -> ServiceCounters {
-    ServiceCounters {
-        steered_packets: 1,
-        steered_bytes: bytes,
-        ..ServiceCounters::default()
-    }
+    ServiceCounters { steered_packets: 1, steered_bytes: bytes, ..ServiceCounters::default() }
 }
 
 fn slot_followed(bytes: u64) -> ServiceCounters {
-    ServiceCounters {
-        affinity_miss: 1,
-        ..sent(bytes)
-    }
+    ServiceCounters { affinity_miss: 1, ..sent(bytes) }
 }
 
 fn kept(counters: ServiceCounters) -> ServiceCounters {
-    ServiceCounters {
-        kept_on_sick: 1,
-        ..counters
-    }
+    ServiceCounters { kept_on_sick: 1, ..counters }
 }
 
 fn received(bytes: u64) -> BackendCounters {
-    BackendCounters {
-        steered_packets: 1,
-        steered_bytes: bytes,
-        ..BackendCounters::default()
-    }
+    BackendCounters { steered_packets: 1, steered_bytes: bytes, ..BackendCounters::default() }
 }
