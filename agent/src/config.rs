@@ -14,6 +14,7 @@ mod name;
 mod pools;
 mod probes;
 mod problem;
+mod question;
 mod reading;
 mod services;
 pub mod settings;

@@ -64,7 +64,7 @@ pub trait Sink {
 pub struct Endpoint {
     /// Where to connect.
     pub address: SocketAddr,
-    /// The whole request; empty for TCP.
+    /// The whole request; empty when nothing is sent.
     pub request: Vec<u8>,
     /// How its connection is closed.
     pub close: CloseMode,
@@ -137,7 +137,7 @@ impl<S: Sink> Engine<S> {
         counters.set_warming(prober.warming_count());
         let last_step = |probe: usize| match plan.probes[probe].kind {
             ProbeKind::Tcp => Step::Connect,
-            ProbeKind::Http { .. } => Step::Receive,
+            ProbeKind::Http { .. } | ProbeKind::Banner { .. } => Step::Receive,
         };
         Ok(Self {
             prober,

@@ -56,17 +56,47 @@ pub struct Probe {
     pub close: CloseMode,
     /// Request template; see [`Request`]. `None` for TCP.
     pub request: Option<Request>,
+    /// What a TCP probe sends once it is connected; empty for HTTP.
+    pub send: Vec<u8>,
+    /// The PROXY header before the request.
+    pub proxy_header: Option<ProxyHeader>,
+    /// What its sockets are told before they connect.
+    pub socket: SocketOptions,
+}
+
+/// Which PROXY header stands before a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProxyHeader {
+    /// Version 2, LOCAL: the proxy's own connection, without addresses.
+    V2Local,
+}
+
+/// What a probe's sockets are told before they connect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SocketOptions {
+    /// The address it comes from.
+    pub source: Option<IpAddr>,
+    /// The interface it leaves by (SO_BINDTODEVICE).
+    pub interface: Option<String>,
+    /// Its mark (SO_MARK).
+    pub mark: Option<u32>,
 }
 
 /// The HTTP request of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// `GET` or `HEAD`.
+    /// `GET`, `HEAD` or another.
     pub method: String,
     /// Path and query.
     pub url: String,
     /// The Host header; `None` = the target's address as it is written.
     pub host: Option<String>,
+    /// Header lines to add.
+    pub headers: Vec<String>,
+    /// The body, and with it a Content-Length.
+    pub body: Option<String>,
+    /// The lines of the whole request instead of all these; empty = those hold.
+    pub raw: Vec<String>,
 }
 
 /// How a probe's connection is closed.

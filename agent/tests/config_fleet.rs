@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use sickbay::config::{Configuration, Overrides, parse};
 use sickbay::fleet::{AllSick, CloseMode, Mode, Program, Protocol, XdpMode};
+use sickbay_core::content::Content;
 use sickbay_core::plan::{OnUnknown, ProbeKind, Rule};
+use sickbay_core::statuses::Statuses;
 
 fn good(text: &str) -> Configuration {
     match parse(text, Path::new("test.toml"), &Overrides::default()) {
@@ -27,7 +29,7 @@ fn left_out_keys_have_varnishs_defaults() {
     let probe = &fleet.probes[0];
     assert_eq!(probe.spec.interval_ns, 5_000_000_000);
     assert_eq!(probe.spec.timeout_ns, 2_000_000_000);
-    assert_eq!(probe.spec.kind, ProbeKind::Http { expected_status: 200, head: false });
+    assert_eq!(probe.spec.kind, ProbeKind::http(200));
     assert_eq!(probe.rule, Rule::Window { window: 8, threshold: 3 });
     assert_eq!(probe.initial, 2);
     assert_eq!(probe.on_unknown, OnUnknown::Keep);
@@ -120,7 +122,8 @@ xdp_mode = "native"
     assert_eq!(fleet.start_timeout_ns, 90_000_000_000);
     let deep = &fleet.probes[0];
     assert_eq!((deep.spec.interval_ns, deep.spec.timeout_ns), (250_000_000, 100_000_000));
-    assert_eq!(deep.spec.kind, ProbeKind::Http { expected_status: 204, head: true });
+    let expected = Statuses::only(204);
+    assert_eq!(deep.spec.kind, ProbeKind::Http { expected, head: true, content: Content::ANY });
     assert_eq!((deep.close, deep.on_unknown), (CloseMode::Fin, OnUnknown::Sick));
     let service = &fleet.services[0];
     assert_eq!(service.address.to_string(), "2001:db8::1");

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use sickbay::engine::{EngineError, Sink};
-use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, Target};
+use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, SocketOptions, Target};
 use sickbay::shard::{RequestError, ShardRequest, Shards, split};
 use sickbay_core::command::{Change, Override, Report, Verdict};
-use sickbay_core::plan::{Nanos, OnUnknown, ProbeKind, ProbeSpec, Rule};
+use sickbay_core::plan::{Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
 use sickbay_core::prober::Prober;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -45,12 +45,16 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
             interval_ns: interval_ms * MS,
             timeout_ns: 1000 * MS,
             kind: ProbeKind::Tcp,
+            pace: Pace::STEADY,
         },
         rule: Rule::Window { window: 1, threshold: 1 },
         initial: 0,
         on_unknown: OnUnknown::Keep,
         close: CloseMode::Rst,
         request: None,
+        send: Vec::new(),
+        proxy_header: None,
+        socket: SocketOptions::default(),
     };
     let pool = |(index, backends): (usize, Range<usize>)| Pool {
         name: format!("pool{index}"),

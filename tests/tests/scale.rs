@@ -10,10 +10,10 @@ use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, unshare};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, gettid};
 use sickbay::engine::{OutcomeKind, Sink};
-use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, Request, Target};
+use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, Request, SocketOptions, Target};
 use sickbay::shard::{Shards, split};
 use sickbay_core::command::{Change, Report, Verdict};
-use sickbay_core::plan::{Nanos, OnUnknown, ProbeKind, ProbeSpec, Rule};
+use sickbay_core::plan::{Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
 use sickbay_core::prober::Prober;
 use sickbay_tests::farm::Farm;
 
@@ -147,13 +147,24 @@ fn fleet(farm: &Farm) -> Fleet {
         spec: ProbeSpec {
             interval_ns: 1_000_000_000,
             timeout_ns: 1_000_000_000,
-            kind: ProbeKind::Http { expected_status: 200, head: false },
+            kind: ProbeKind::http(200),
+            pace: Pace::STEADY,
         },
         rule: Rule::Window { window: 8, threshold: 3 },
         initial: 2,
         on_unknown: OnUnknown::Keep,
         close: CloseMode::Rst,
-        request: Some(Request { method: "GET".into(), url: "/health".into(), host: None }),
+        request: Some(Request {
+            method: "GET".into(),
+            url: "/health".into(),
+            host: None,
+            headers: Vec::new(),
+            body: None,
+            raw: Vec::new(),
+        }),
+        send: Vec::new(),
+        proxy_header: None,
+        socket: SocketOptions::default(),
     };
     let target = |index| {
         let address = farm.address(index);

@@ -1,14 +1,16 @@
 //! What a prober asks for, what it is told, and what it reports.
 
+use crate::content::Lack;
 use crate::limits::STATUS_LINE_BYTES_MAX;
 use crate::plan::{JudgeIndex, Nanos, SlotIndex, TargetIndex};
 
 /// What the prober wants done. Taken by `Prober::poll_command`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Open a connection to the target in this slot; for HTTP send its request and receive once.
+    /// Open a connection to the target in this slot; unless that is all that is asked, send its
+    /// request and receive once.
     ///
-    /// Answered by exactly one [`Event`]: `Connected` (TCP), `Received` (HTTP) or `Failed`.
+    /// Answered by exactly one [`Event`]: `Connected` (TCP), `Received` (HTTP, banner) or `Failed`.
     Start {
         /// The place, free until now.
         slot: SlotIndex,
@@ -77,6 +79,17 @@ pub enum Outcome {
         /// Whether it is the expected one.
         good: bool,
     },
+    /// A complete response with a status that is good, but without what it must hold.
+    Lacking {
+        /// The status.
+        status: u16,
+        /// What is not there.
+        what: Lack,
+    },
+    /// The bytes came that a TCP probe waits for.
+    Matched,
+    /// Others came instead, until the peer closed or enough were read.
+    Mismatched,
     /// A response that is not HTTP/1, or breaks its framing.
     Malformed(Malformed),
     /// The peer closed without a byte.
@@ -104,7 +117,7 @@ impl Outcome {
     #[must_use]
     pub const fn good(self) -> Option<bool> {
         match self {
-            Self::Connected => Some(true),
+            Self::Connected | Self::Matched => Some(true),
             Self::Answered { good, .. } => Some(good),
             Self::Indeterminate(_) => None,
             _ => Some(false),
@@ -135,6 +148,10 @@ impl Outcome {
             Self::Indeterminate(LocalFault::Errno { .. }) => 16,
             Self::Indeterminate(LocalFault::NoSlot) => 17,
             Self::Indeterminate(LocalFault::LoopLate) => 18,
+            Self::Lacking { what: Lack::Header, .. } => 19,
+            Self::Lacking { what: Lack::Body, .. } => 20,
+            Self::Matched => 21,
+            Self::Mismatched => 22,
         }
     }
 
@@ -142,7 +159,7 @@ impl Outcome {
     #[must_use]
     pub const fn detail(self) -> u16 {
         match self {
-            Self::Answered { status, .. } => status,
+            Self::Answered { status, .. } | Self::Lacking { status, .. } => status,
             Self::Failed { errno, .. } | Self::Indeterminate(LocalFault::Errno { errno }) => {
                 errno as u16
             }
@@ -175,6 +192,10 @@ impl Outcome {
             16 => Self::Indeterminate(LocalFault::Errno { errno }),
             17 => Self::Indeterminate(LocalFault::NoSlot),
             18 => Self::Indeterminate(LocalFault::LoopLate),
+            19 => Self::Lacking { status: detail, what: Lack::Header },
+            20 => Self::Lacking { status: detail, what: Lack::Body },
+            21 => Self::Matched,
+            22 => Self::Mismatched,
             _ => return None,
         })
     }
@@ -333,12 +354,16 @@ mod tests {
             (Outcome::Indeterminate(LocalFault::Errno { errno: 24 }), 16, 24),
             (Outcome::Indeterminate(LocalFault::NoSlot), 17, 0),
             (Outcome::Indeterminate(LocalFault::LoopLate), 18, 0),
+            (Outcome::Lacking { status: 200, what: Lack::Header }, 19, 200),
+            (Outcome::Lacking { status: 200, what: Lack::Body }, 20, 200),
+            (Outcome::Matched, 21, 0),
+            (Outcome::Mismatched, 22, 0),
         ];
         for (outcome, number, detail) in table {
             assert_eq!((outcome.number(), outcome.detail()), (number, detail));
             assert_eq!(Outcome::from_number(number, detail), Some(outcome));
         }
-        for number in [0, 19, 255] {
+        for number in [0, 23, 255] {
             assert_eq!(Outcome::from_number(number, 0), None);
         }
     }

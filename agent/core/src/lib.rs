@@ -10,6 +10,15 @@
 // The bounds that everything here obeys.
 pub mod limits;
 
+// A set of HTTP statuses.
+pub mod statuses;
+
+// Finding a text in bytes that come in pieces.
+pub mod pattern;
+
+// What a response must hold besides its status.
+pub mod content;
+
 // What is to be probed and by which rule: the validated input of a prober.
 pub mod plan;
 

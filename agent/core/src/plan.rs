@@ -3,6 +3,10 @@
 //! One [`Plan`] a shard. Indices are dense and local to the plan; the caller keeps the maps to
 //! names and to global indices.
 
+use crate::content::Content;
+use crate::pattern::Pattern;
+use crate::statuses::Statuses;
+
 /// A moment of CLOCK_MONOTONIC, or a span of time, in ns. Virtual in tests.
 pub type Nanos = u64;
 
@@ -46,6 +50,26 @@ pub struct ProbeSpec {
     pub timeout_ns: Nanos,
     /// What is asked and what answer is good.
     pub kind: ProbeKind,
+    /// How the interval changes with what is found.
+    pub pace: Pace,
+}
+
+/// How the interval changes with what is found, and how far a probe strays from its moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pace {
+    /// The interval while the last result disagrees with a judge's state, or a judge has none yet:
+    /// counted from the last probe, so that what is about to change is seen soon.
+    pub fast_ns: Option<Nanos>,
+    /// The interval while every judge says sick and the last result agrees.
+    pub sick_ns: Option<Nanos>,
+    /// Each probe is late by its own share of its interval, below this: 0 ..= 50. The share is
+    /// hashed from target and moment, so the average rate is what the interval says.
+    pub jitter_percent: u8,
+}
+
+impl Pace {
+    /// One interval whatever is found, to the tick.
+    pub const STEADY: Self = Self { fast_ns: None, sick_ns: None, jitter_percent: 0 };
 }
 
 /// What is asked and what answer is good.
@@ -53,14 +77,36 @@ pub struct ProbeSpec {
 pub enum ProbeKind {
     /// A TCP connection that opens is good.
     Tcp,
+    /// A TCP connection on which these bytes come is good; the engine may send some first.
+    Banner {
+        /// What must come.
+        expected: Pattern,
+        /// How many bytes are read at most until it has.
+        bytes_max: u64,
+    },
     /// An HTTP/1 response with the expected status is good.
     Http {
-        /// The status that is good, 100 ..= 999. Informational ones other than 101 are passed over
-        /// on the way to the final one, so they are never seen.
-        expected_status: u16,
+        /// The statuses that are good. Informational ones other than 101 are passed over on the way
+        /// to the final one, so they are never seen.
+        expected: Statuses,
         /// The request's method was HEAD: the response has no body whatever its headers say.
         head: bool,
+        /// What a response with such a status must hold.
+        content: Content,
     },
+}
+
+impl ProbeKind {
+    /// An HTTP probe by GET for which this status alone is good.
+    ///
+    /// # Panics
+    ///
+    /// When it is no status.
+    #[must_use]
+    pub const fn http(status: u16) -> Self {
+        let expected = Statuses::only(status);
+        Self::Http { expected, head: false, content: Content::ANY }
+    }
 }
 
 /// How the target is reached; decides which of the registers `4`, `6`, `U` moves.

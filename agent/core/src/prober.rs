@@ -9,7 +9,8 @@
 //!
 //! **A probe.** A target's timer fires at each of its slots. Free: it queues for a place in flight,
 //! those that are not sick before those that are. Still queued from the slot before: that one is
-//! reported as [`LocalFault::NoSlot`]. Still in flight: the slot is skipped. A probe whose deadline
+//! reported as [`LocalFault::NoSlot`]. Still in flight: the slot is skipped. A result that asks for
+//! another pace ([`Pace`](crate::plan::Pace)) moves the next slot. A probe whose deadline
 //! passes is cancelled, and ends when what was cancelled has answered.
 //!
 //! **Bounds.** A probe in flight has a place for its report kept free in the queue, and nothing
@@ -24,7 +25,6 @@ use crate::command::{
 };
 use crate::plan::{JudgeIndex, Nanos, Plan, ProbeKind, ProbeSpec, SlotIndex, TargetIndex};
 use crate::register::{HAPPY, Registers};
-use crate::response::End;
 use crate::wheel::Wheel;
 
 pub use counters::Counters;
@@ -33,6 +33,8 @@ use slot::{Slots, Stage};
 use target::{Place, Target};
 use waiting::Waiting;
 
+mod answer;
+mod calendar;
 mod counters;
 mod errno;
 mod judge;
@@ -234,7 +236,7 @@ impl Prober {
     fn on_due(&mut self, index: u32, now: Nanos) {
         let target = &mut self.targets[index as usize];
         let probe = &self.probes[target.probe()];
-        let (slot_ns, skipped) = target.next_slot(probe.interval_ns, now);
+        let (slot_ns, skipped) = target.next_slot(now);
         self.counters.slept_through += skipped;
         self.due.arm(index, target.due_ns());
         if target.fell_silent(probe.interval_ns, self.started_ns, now) {
@@ -301,8 +303,8 @@ impl Prober {
     fn on_connected(&mut self, slot: u32, now: Nanos) {
         let outcome = match self.probe_of(slot).kind {
             ProbeKind::Tcp => Outcome::Connected,
-            ProbeKind::Http { .. } => {
-                debug_assert!(false, "slot {slot} probes HTTP and was told Connected");
+            ProbeKind::Http { .. } | ProbeKind::Banner { .. } => {
+                debug_assert!(false, "slot {slot} waits for bytes and was told Connected");
                 self.counters.unexpected_events += 1;
                 return;
             }
@@ -311,21 +313,22 @@ impl Prober {
     }
 
     fn on_received(&mut self, slot: u32, bytes: &[u8], now: Nanos) {
-        let ProbeKind::Http { expected_status, .. } = self.probe_of(slot).kind else {
-            debug_assert!(false, "slot {slot} probes TCP and was told Received");
-            self.counters.unexpected_events += 1;
-            return;
-        };
-        let response = self.slots.response(slot);
-        let end =
-            if bytes.is_empty() { Some(response.on_close()) } else { response.on_bytes(bytes) };
-        let outcome = match end {
-            Some(End::Complete { status }) => {
-                Outcome::Answered { status, good: status == expected_status }
+        let target = &self.targets[self.slots.target(slot) as usize];
+        let end = match &self.probes[target.probe()].kind {
+            ProbeKind::Http { expected, content, .. } => {
+                answer::http(self.slots.response(slot), bytes, *expected, content)
             }
-            Some(End::Malformed(how)) => Outcome::Malformed(how),
-            Some(End::Empty) => Outcome::Empty,
-            Some(End::Truncated) => Outcome::Truncated,
+            ProbeKind::Banner { expected, bytes_max } => {
+                self.slots.banner(slot).on_bytes(bytes, expected, *bytes_max)
+            }
+            ProbeKind::Tcp => {
+                debug_assert!(false, "slot {slot} only connects and was told Received");
+                self.counters.unexpected_events += 1;
+                return;
+            }
+        };
+        let outcome = match end {
+            Some(outcome) => outcome,
             None if self.slots.is_expired(slot) => self.timed_out(slot, Phase::Receive),
             None => return self.slots.want_receive(slot),
         };
@@ -367,8 +370,13 @@ impl Prober {
         let target = &mut self.targets[report.target.0 as usize];
         let was_unknown = target.history().unknown;
         if target.record(report.outcome, report.duration_ns, now) {
-            let happy = target.history().registers[HAPPY];
-            self.judges.on_result(target.judges(), happy, was_unknown);
+            let registers = target.history().registers;
+            self.judges.on_result(target.judges(), registers[HAPPY], was_unknown);
+            let mood = self.judges.mood(target.judges(), registers[HAPPY] & 1 == 1);
+            if target.turn(mood, &self.probes[target.probe()], now) {
+                self.due.disarm(report.target.0);
+                self.due.arm(report.target.0, target.due_ns());
+            }
         }
         debug_assert!(self.reports.len() < self.report_count_max, "a report without a place");
         self.reports.push_back(report);

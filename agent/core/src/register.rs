@@ -60,8 +60,12 @@ pub const fn bits_of(outcome: Outcome, family: Family) -> u8 {
     let sent = opened | 1 << GOOD_XMIT;
     match outcome {
         Outcome::Connected => opened | 1 << HAPPY,
-        Outcome::Answered { good: true, .. } => sent | 1 << GOOD_RECV | 1 << HAPPY,
-        Outcome::Answered { good: false, .. } => sent | 1 << GOOD_RECV,
+        Outcome::Answered { good: true, .. } | Outcome::Matched => {
+            sent | 1 << GOOD_RECV | 1 << HAPPY
+        }
+        Outcome::Answered { good: false, .. } | Outcome::Lacking { .. } | Outcome::Mismatched => {
+            sent | 1 << GOOD_RECV
+        }
         Outcome::Malformed(
             Malformed::StatusLine
             | Malformed::Header

@@ -9,7 +9,8 @@
 //! read for shape.
 
 use crate::command::{Malformed, StatusLine};
-use crate::limits::{INFORMATIONAL_MAX, RESPONSE_BYTES_MAX};
+use crate::content::{Content, Found, Lack};
+use crate::limits::INFORMATIONAL_MAX;
 
 use chunk::{Chunk, ChunkStep};
 use header::{Header, HeaderStep};
@@ -22,7 +23,7 @@ mod status;
 /// How a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By its framing, or by being cut at [`RESPONSE_BYTES_MAX`].
+    /// By its framing, or by being cut where enough was read.
     Complete {
         /// The status, 100 ..= 999.
         status: u16,
@@ -45,6 +46,7 @@ pub struct Response {
     informational_count: u32,
     byte_count: u64,
     line: StatusLine,
+    found: Found,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,43 +70,30 @@ impl Response {
             informational_count: 0,
             byte_count: 0,
             line: StatusLine::EMPTY,
+            found: Found::NEW,
         }
     }
 
-    /// Takes in bytes; some end when the response is over. Bytes after its end are not looked at.
+    /// Takes in bytes of a response that need hold nothing; see [`Self::on_bytes_with`].
     pub fn on_bytes(&mut self, bytes: &[u8]) -> Option<End> {
-        let room = RESPONSE_BYTES_MAX - self.byte_count;
+        self.on_bytes_with(bytes, &Content::ANY)
+    }
+
+    /// Takes in bytes, looking for `content`, which is the same at each call; some end when the
+    /// response is over. Bytes after its end are not looked at.
+    pub fn on_bytes_with(&mut self, bytes: &[u8], content: &Content) -> Option<End> {
+        let room = content.bytes_max() - self.byte_count;
         let taken = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         let mut rest = &bytes[..taken];
         self.byte_count += taken as u64;
         while !rest.is_empty() {
-            let (end, used) = match &mut self.part {
-                Part::Status(status) => {
-                    let step = status.on_byte(rest[0], &mut self.line);
-                    (self.after_status(step), 1)
-                }
-                Part::Headers(header) => {
-                    let (step, used) = header.on_bytes(rest);
-                    (self.after_header(step), used)
-                }
-                Part::Length(left) => {
-                    let used = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
-                    *left -= used as u64;
-                    let over = *left == 0;
-                    (over.then(|| self.complete()), used)
-                }
-                Part::Chunked(chunk) => {
-                    let (step, used) = chunk.on_bytes(rest);
-                    (self.after_chunk(step), used)
-                }
-                Part::UntilClose => (None, rest.len()),
-            };
+            let (end, used) = self.on_part(rest, content);
             if end.is_some() {
                 return end;
             }
             rest = &rest[used..];
         }
-        (self.byte_count == RESPONSE_BYTES_MAX).then(|| self.cut())
+        (self.byte_count == content.bytes_max()).then(|| self.cut())
     }
 
     /// The peer closed.
@@ -122,6 +111,57 @@ impl Response {
     #[must_use]
     pub const fn line(&self) -> StatusLine {
         self.line
+    }
+
+    /// What a complete response lacks of what it must hold.
+    #[must_use]
+    pub fn lack(&self, content: &Content) -> Option<Lack> {
+        self.found.lack(content)
+    }
+
+    /// Takes in some bytes of the part that is under way, at least one; says how many.
+    fn on_part(&mut self, rest: &[u8], content: &Content) -> (Option<End>, usize) {
+        match &mut self.part {
+            Part::Status(status) => {
+                let step = status.on_byte(rest[0], &mut self.line);
+                (self.after_status(step), 1)
+            }
+            Part::Headers(header) => {
+                let (step, used) = header.on_bytes(rest);
+                self.found.on_header(&rest[..used], content);
+                (self.after_header(step), used)
+            }
+            Part::Length(_) | Part::Chunked(_) | Part::UntilClose => {
+                let room = usize::try_from(self.found.body_room(content)).unwrap_or(usize::MAX);
+                let (end, used) = self.on_body(&rest[..room.min(rest.len())], content);
+                let enough = self.found.read_body(used, content);
+                (end.or_else(|| enough.then(|| self.complete())), used)
+            }
+        }
+    }
+
+    fn on_body(&mut self, rest: &[u8], content: &Content) -> (Option<End>, usize) {
+        match &mut self.part {
+            Part::Length(left) => {
+                let used = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
+                *left -= used as u64;
+                let over = *left == 0;
+                self.found.on_body(&rest[..used], content);
+                (over.then(|| self.complete()), used)
+            }
+            Part::Chunked(chunk) => {
+                let is_data = chunk.is_in_data();
+                let (step, used) = chunk.on_bytes(rest);
+                if is_data {
+                    self.found.on_body(&rest[..used], content);
+                }
+                (self.after_chunk(step), used)
+            }
+            Part::UntilClose | Part::Status(_) | Part::Headers(_) => {
+                self.found.on_body(rest, content);
+                (None, rest.len())
+            }
+        }
     }
 
     fn after_status(&mut self, step: StatusStep) -> Option<End> {
@@ -173,6 +213,7 @@ impl Response {
         }
         self.part = Part::Status(Status::NEW);
         self.line = StatusLine::EMPTY;
+        self.found = Found::NEW;
         None
     }
 

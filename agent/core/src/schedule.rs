@@ -4,7 +4,7 @@
 //! identity and the host's seed. It does not depend on when the agent started or on how long a
 //! probe took, so restarts and slow answers leave the load as evenly spread as it was.
 
-use crate::hash::seeded;
+use crate::hash::{mix, seeded};
 use crate::limits::FIRST_PROBE_NS_MAX;
 use crate::plan::Nanos;
 use crate::wheel::TICK_NS;
@@ -13,6 +13,19 @@ use crate::wheel::TICK_NS;
 #[must_use]
 pub fn phase_ns(identity: u128, seed: u64, interval_ns: Nanos) -> Nanos {
     spread_ns(seeded(identity, seed), interval_ns)
+}
+
+/// [`phase_ns`] of an identity that is hashed under its seed already.
+#[must_use]
+pub const fn phase_of(hash: u64, interval_ns: Nanos) -> Nanos {
+    spread_ns(hash, interval_ns)
+}
+
+/// How much later than its slot at `slot_ns` a target is due: less than `span_ns`, in whole ticks,
+/// another share at each slot, and the same one whenever it is asked.
+#[must_use]
+pub const fn jitter_ns(hash: u64, slot_ns: Nanos, span_ns: Nanos) -> Nanos {
+    spread_ns(mix(hash ^ mix(slot_ns)), span_ns)
 }
 
 /// When a target is probed first: within the lesser of its interval and
@@ -39,9 +52,9 @@ pub const fn next_ns(phase_ns: Nanos, interval_ns: Nanos, after: Nanos) -> Nanos
 }
 
 /// Maps a hash evenly onto the ticks of a span: the high bits of the product.
-fn spread_ns(hash: u64, span_ns: Nanos) -> Nanos {
-    let ticks = u128::from((span_ns / TICK_NS).max(1));
-    ((u128::from(hash) * ticks) >> 64) as u64 * TICK_NS
+const fn spread_ns(hash: u64, span_ns: Nanos) -> Nanos {
+    let ticks = (span_ns / TICK_NS) as u128;
+    ((hash as u128 * ticks) >> 64) as u64 * TICK_NS
 }
 
 #[cfg(test)]
@@ -69,6 +82,21 @@ mod tests {
                 assert!(wait <= interval_ns.min(2 * SECOND), "{identity} {interval_ns}: {wait}");
             }
         }
+    }
+
+    #[test]
+    fn jitter_spreads_over_its_span_and_is_the_same_when_asked_again() {
+        let shares: Vec<Nanos> =
+            (0..1000).map(|slot| jitter_ns(77, slot * SECOND, SECOND / 10)).collect();
+        assert!(shares.iter().all(|share| *share < SECOND / 10));
+        // 1000 draws from 100 ms: each quarter gets about 250.
+        for quarter in 0..4 {
+            let span = quarter * SECOND / 40..(quarter + 1) * SECOND / 40;
+            let count = shares.iter().filter(|share| span.contains(share)).count();
+            assert!((200..300).contains(&count), "{quarter}: {count}");
+        }
+        assert_eq!(jitter_ns(77, 5 * SECOND, SECOND / 10), shares[5]);
+        assert_eq!(jitter_ns(77, 5 * SECOND, 0), 0);
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Sim {
     /// A prober of `plan` that starts at `now`; every peer is [`Peer::HEALTHY`].
     #[must_use]
     pub fn new(plan: &Plan, seed: u64, now: Nanos) -> Self {
-        let is_http = |probe: usize| matches!(plan.probes[probe].kind, ProbeKind::Http { .. });
+        let is_http = |probe: usize| !matches!(plan.probes[probe].kind, ProbeKind::Tcp);
         let targets = plan.targets.iter();
         Self {
             prober: Prober::new(plan, now),

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::command::{LocalFault, Malformed, Outcome, Phase, StatusLine};
+use crate::content::Lack;
 use crate::plan::Nanos;
 use crate::register::Registers;
 
@@ -48,6 +49,16 @@ impl fmt::Display for OutcomeText {
                 write!(formatter, "Status {status}")
             }
             Outcome::Answered { .. } => line.fmt(formatter),
+            Outcome::Lacking { what, .. } => {
+                let part = match what {
+                    Lack::Header => "header",
+                    Lack::Body => "body",
+                };
+                write!(formatter, "Expected {part} missing")?;
+                self.after(formatter)
+            }
+            Outcome::Matched => formatter.write_str("Expected bytes received"),
+            Outcome::Mismatched => formatter.write_str("Expected bytes missing"),
             Outcome::Malformed(Malformed::StatusLine) if !self.line.as_bytes().is_empty() => {
                 line.fmt(formatter)
             }

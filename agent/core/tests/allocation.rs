@@ -6,8 +6,8 @@ use std::cell::Cell;
 
 use sickbay_core::command::{Command, Event, LocalFault, Outcome, Override, Phase};
 use sickbay_core::plan::{
-    Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
-    SlotIndex, TargetIndex, TargetSpec,
+    Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec,
+    Rule, SlotIndex, TargetIndex, TargetSpec,
 };
 use sickbay_core::prober::Prober;
 
@@ -60,8 +60,9 @@ fn plan() -> Plan {
         rule: Rule::Window { window: 4, threshold: 2 },
         on_unknown: OnUnknown::Sick,
     };
-    let http = ProbeKind::Http { expected_status: 200, head: false };
-    let probe = |kind| ProbeSpec { interval_ns: 100 * MS, timeout_ns: 50 * MS, kind };
+    let http = ProbeKind::http(200);
+    let probe =
+        |kind| ProbeSpec { interval_ns: 100 * MS, timeout_ns: 50 * MS, kind, pace: Pace::STEADY };
     Plan {
         probes: vec![probe(http), probe(ProbeKind::Tcp)],
         targets: (0..TARGETS).map(target).collect(),

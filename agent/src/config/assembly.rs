@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use sickbay_core::hash;
-use sickbay_core::plan::ProbeKind;
+use sickbay_core::pattern::Pattern;
+use sickbay_core::plan::{Pace, ProbeKind};
 use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 
 use super::pools::DraftPool;
-use super::probes::request_bytes;
 use super::problem::Report;
+use super::question::request_bytes;
 use crate::fleet::{Backend, CloseMode, Pool, Probe, Target};
 
 /// Pools, backends and targets with their indices.
@@ -113,7 +114,10 @@ impl<'p> Targets<'p> {
         let alike = probes
             .iter()
             .map(|probe| {
-                let same = |other: &Probe| other.spec == probe.spec && other.close == probe.close;
+                let same = |other: &Probe| {
+                    let alike = other.spec == probe.spec && other.close == probe.close;
+                    alike && other.socket == probe.socket
+                };
                 probes.iter().position(same).unwrap_or_default()
             })
             .collect();
@@ -124,10 +128,8 @@ impl<'p> Targets<'p> {
     /// The target at `address` as `probe` asks it.
     fn of(&mut self, address: SocketAddr, probe: usize) -> usize {
         let spec = &self.probes[probe];
-        let bytes = spec.request.as_ref().map_or_else(Vec::new, |request| {
-            let host = request.host.clone().unwrap_or_else(|| default_host(address));
-            request_bytes(request, &host)
-        });
+        let host = spec.request.as_ref().and_then(|request| request.host.clone());
+        let bytes = request_bytes(spec, &host.unwrap_or_else(|| default_host(address)));
         let mut identity = identity(address, &bytes);
         let mut told_apart = bytes.clone();
         while let Some(&known) = self.by_identity.get(&identity) {
@@ -159,9 +161,30 @@ fn identity(address: SocketAddr, request: &[u8]) -> u128 {
 fn distinction(probe: &Probe) -> Vec<u8> {
     let mut bytes = probe.spec.interval_ns.to_le_bytes().to_vec();
     bytes.extend(probe.spec.timeout_ns.to_le_bytes());
-    if let ProbeKind::Http { expected_status, .. } = probe.spec.kind {
-        bytes.extend(expected_status.to_le_bytes());
+    match &probe.spec.kind {
+        ProbeKind::Tcp => {}
+        ProbeKind::Banner { expected, bytes_max } => {
+            bytes.extend(expected.as_bytes());
+            bytes.extend(bytes_max.to_le_bytes());
+        }
+        ProbeKind::Http { expected, content, .. } => {
+            for (first, last) in expected.ranges() {
+                bytes.extend(first.to_le_bytes());
+                bytes.extend(last.to_le_bytes());
+            }
+            if let Some(header) = &content.header {
+                bytes.extend(&header.name);
+                bytes.extend(header.value.iter().flat_map(Pattern::as_bytes));
+            }
+            bytes.extend(content.body.iter().flat_map(Pattern::as_bytes));
+            bytes.extend(content.body_bytes_max.to_le_bytes());
+        }
     }
+    let Pace { fast_ns, sick_ns, jitter_percent } = probe.spec.pace;
+    for span_ns in [fast_ns, sick_ns] {
+        bytes.extend(span_ns.unwrap_or_default().to_le_bytes());
+    }
+    bytes.push(jitter_percent);
     bytes.push(u8::from(probe.close == CloseMode::Fin));
     bytes
 }

@@ -4,34 +4,26 @@
 use sickbay_core::limits::{
     INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN, WINDOW_MAX,
 };
-use sickbay_core::plan::{OnUnknown, ProbeKind, ProbeSpec, Rule};
+use sickbay_core::plan::{Nanos, OnUnknown, Pace, ProbeSpec, Rule};
 
 use super::name;
 use super::problem::{Report, Step, quoted};
-use super::settings::{Method, ProbeSettings, ProbeType, Settings, UnknownPolicy};
+use super::question::Question;
+use super::settings::{ProbeSettings, Settings, UnknownPolicy};
 use super::time;
-use crate::fleet::{Probe, Request};
+use crate::fleet::{Probe, SocketOptions};
 
 const WINDOW_DEFAULT: u8 = 8;
 const THRESHOLD_DEFAULT: u8 = 3;
 /// HAProxy's defaults of `fall` and `rise`.
 const FALL_DEFAULT: u8 = 3;
 const RISE_DEFAULT: u8 = 2;
+/// More would let a probe meet the next one.
+const JITTER_PERCENT_MAX: u8 = 50;
 
 /// Every probe, in the order of names; what is wrong is reported and stands at its default.
 pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Probe> {
     settings.probe.iter().map(|(name, probe)| Draft { name, probe, report }.validate()).collect()
-}
-
-/// The bytes of the request to a backend whose Host is `host`.
-pub(super) fn request_bytes(request: &Request, host: &str) -> Vec<u8> {
-    let Request { method, url, .. } = request;
-    let version = env!("CARGO_PKG_VERSION");
-    format!(
-        "{method} {url} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sickbay/{version}\r\n\
-         Connection: close\r\n\r\n"
-    )
-    .into_bytes()
 }
 
 struct Draft<'a, 'r, 's> {
@@ -54,10 +46,11 @@ impl<'a> Draft<'a, '_, '_> {
             time::nanos(self.report, &place, &settings.timeout, timeout, 2_000_000_000);
         let rule = self.rule();
         let initial = self.initial(rule);
-        let (kind, request) = self.kind();
+        let pace = self.pace(interval_ns);
+        let question = Question { name: self.name, probe: settings, report: self.report }.read();
         Probe {
             name: self.name.to_owned(),
-            spec: ProbeSpec { interval_ns, timeout_ns, kind },
+            spec: ProbeSpec { interval_ns, timeout_ns, kind: question.kind, pace },
             rule,
             initial,
             on_unknown: match settings.on_unknown {
@@ -65,7 +58,10 @@ impl<'a> Draft<'a, '_, '_> {
                 UnknownPolicy::Sick => OnUnknown::Sick,
             },
             close: settings.close,
-            request,
+            request: question.request,
+            send: question.send,
+            proxy_header: question.proxy_header,
+            socket: SocketOptions::default(),
         }
     }
 
@@ -152,71 +148,35 @@ impl<'a> Draft<'a, '_, '_> {
         u8::try_from(initial).unwrap_or(WINDOW_MAX).min(goods)
     }
 
-    fn kind(&mut self) -> (ProbeKind, Option<Request>) {
+    fn pace(&mut self, interval_ns: Nanos) -> Pace {
         let settings = self.probe;
-        if settings.r#type == ProbeType::Tcp {
-            let given = [
-                ("url", settings.url.is_some()),
-                ("method", settings.method.is_some()),
-                ("host", settings.host.is_some()),
-                ("expected_response", settings.expected_response.is_some()),
-            ];
-            for (key, _) in given.into_iter().filter(|(_, given)| *given) {
-                let place = self.at(key);
-                let problem = format!("{key} has no meaning for a tcp probe");
-                self.report.error(&place, problem, "remove it, or write type = \"http\"");
-            }
-            return (ProbeKind::Tcp, None);
-        }
-        let method = settings.method.unwrap_or_default();
-        let request = Request {
-            method: match method {
-                Method::Get => "GET".to_owned(),
-                Method::Head => "HEAD".to_owned(),
-            },
-            url: self.url(),
-            host: self.host(),
+        let fast_ns = settings.interval_fast.as_ref().map(|text| {
+            let place = self.at("interval_fast");
+            let limits = INTERVAL_NS_MIN..=interval_ns;
+            time::nanos(self.report, &place, text, limits, interval_ns)
+        });
+        let sick_ns = settings.interval_sick.as_ref().map(|text| {
+            let place = self.at("interval_sick");
+            let limits = INTERVAL_NS_MIN..=INTERVAL_NS_MAX;
+            time::nanos(self.report, &place, text, limits, interval_ns)
+        });
+        Pace { fast_ns, sick_ns, jitter_percent: self.jitter() }
+    }
+
+    fn jitter(&mut self) -> u8 {
+        let Some(text) = self.probe.jitter.as_deref() else {
+            return 0;
         };
-        let expected_status = self.expected_status();
-        (ProbeKind::Http { expected_status, head: method == Method::Head }, Some(request))
-    }
-
-    fn url(&mut self) -> String {
-        let url = self.probe.url.as_deref().unwrap_or("/");
-        let place = self.at("url");
-        if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            let problem = format!("{} has a blank or a control character", quoted(url));
-            self.report.error(&place, problem, "write it percent-encoded, such as %20");
-        } else if !url.starts_with('/') {
-            let problem = format!("{} is not a path", quoted(url));
-            self.report.error(
-                &place,
-                problem,
-                "begin it with \"/\"; the address comes from the pool",
-            );
+        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse().ok());
+        match percent {
+            Some(percent @ 0..=JITTER_PERCENT_MAX) => percent,
+            _ => {
+                let place = self.at("jitter");
+                let problem = format!("{} is no part of the interval", quoted(text));
+                self.report.error(&place, problem, "write \"0%\" to \"50%\"");
+                0
+            }
         }
-        url.to_owned()
-    }
-
-    fn host(&mut self) -> Option<String> {
-        let host = self.probe.host.as_deref()?;
-        let place = self.at("host");
-        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            let problem = format!("{} is no Host header", quoted(host));
-            self.report.error(&place, problem, "write a name such as \"www.example.com\"");
-        }
-        Some(host.to_owned())
-    }
-
-    fn expected_status(&mut self) -> u16 {
-        let status = self.probe.expected_response.unwrap_or(200);
-        if !(100..=999).contains(&status) {
-            let place = self.at("expected_response");
-            let problem = "Must specify expected_response with exactly three digits \
-                           (100 <= x <= 999)";
-            self.report.error(&place, problem, format!("write a status, not {status}"));
-        }
-        u16::try_from(status).unwrap_or(200)
     }
 }
 

@@ -115,8 +115,24 @@ fn prune<'s>(
             );
             false
         }
-        (Shape::TextOrTable(_) | Shape::Text | Shape::Time, DeValue::String(_))
-        | (Shape::Whole, DeValue::Integer(_)) => true,
+        (Shape::Statuses, DeValue::Array(array)) => {
+            let fits = |element: &Spanned<DeValue<'_>>| {
+                matches!(element.get_ref(), DeValue::Integer(_) | DeValue::String(_))
+            };
+            let Some(odd) = array.iter().position(|element| !fits(element)) else {
+                return true;
+            };
+            let found = noun(array[odd].get_ref());
+            let offset = array[odd].span().start;
+            let problem = format!("must be a status or a range in quotes, but is {found}");
+            report.error_at_offset(offset, place, problem, "write 204 or \"300-399\"");
+            false
+        }
+        (
+            Shape::TextOrTable(_) | Shape::Text | Shape::Time | Shape::Statuses,
+            DeValue::String(_),
+        )
+        | (Shape::Whole | Shape::Statuses, DeValue::Integer(_)) => true,
         (_, found) => {
             let mend = mend_of_type(shape, found);
             let problem = format!("must be {}, but is {}", shape.noun(), noun(found));

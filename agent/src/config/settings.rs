@@ -95,16 +95,61 @@ pub struct ProbeSettings {
     /// The request's method; http only; GET when not given.
     #[schemars(example = &"GET")]
     pub method: Option<Method>,
+    /// Header lines to add, "Name: value" each; http only. A User-Agent or Connection given here
+    /// replaces the one that is sent otherwise.
+    #[schemars(example = ["X-Probe: sickbay"])]
+    pub headers: Vec<String>,
+    /// The request's body; http only. Its Content-Length is added.
+    #[schemars(example = &"{}")]
+    pub body: Option<String>,
+    /// The whole request instead of url, method, host, headers and body; http only. Each line gets
+    /// a CRLF, and one more ends the request. Nothing else is added: "Connection: close" is yours.
+    #[schemars(example = ["GET / HTTP/1.1", "Host: www.example.com", "Connection: close"])]
+    pub request: Vec<String>,
     /// The Host header; http only. When not given it is the backend's address as it is written,
     /// IPv6 in brackets, followed by the port unless that is 80.
     #[schemars(example = "www.example.com")]
     pub host: Option<String>,
-    /// The one status that is good, 100 to 999; http only; 200 when not given. A redirect is not
-    /// followed.
-    #[schemars(example = 200)]
-    pub expected_response: Option<i64>,
+    /// The status that is good, 100 to 999, or several: [200, 204, "300-399"]; http only; 200 when
+    /// not given. A redirect is not followed.
+    #[schemars(example = StatusSetting::One(200))]
+    pub expected_response: Option<StatusSetting>,
+    /// A header that a good response has, and a text that stands in its value: "X-Ready: yes";
+    /// http only. The name may be in any case; without a value it need only be there.
+    #[schemars(example = &"X-Ready: yes")]
+    pub expect_header: Option<String>,
+    /// A text that stands in a good response's body; http only.
+    #[schemars(example = &"ok")]
+    pub expect_body: Option<String>,
+    /// Bytes that are read at most to find expect_body or expect: 1 to 16777216; 65536 when not
+    /// given.
+    #[schemars(example = 65536)]
+    pub body_max: Option<i64>,
+    /// Text that is sent once the connection is open, "\\r\\n" for a line's end; tcp only, with
+    /// expect.
+    #[schemars(example = &"PING\r\n")]
+    pub send: Option<String>,
+    /// Text that must come; tcp only. Without it a connection that opens is good.
+    #[schemars(example = &"+PONG")]
+    pub expect: Option<String>,
+    /// A PROXY header before the request: 2 sends version 2's LOCAL, the header of a connection
+    /// that the proxy opens for itself.
+    #[schemars(example = 2)]
+    pub proxy_header: Option<i64>,
     /// From the start of one probe to the start of the next, "10ms" to "24h".
     pub interval: TimeText,
+    /// The interval while the last result disagrees with a pool's verdict, and until there is one:
+    /// counted from the last probe. Not longer than interval, which it is when not given.
+    #[schemars(example = TimeText::from("1s"))]
+    pub interval_fast: Option<TimeText>,
+    /// The interval while the backend is sick and the last result agrees; that of interval when not
+    /// given. A longer one spares a dead backend, and is slower to see it recover.
+    #[schemars(example = TimeText::from("30s"))]
+    pub interval_sick: Option<TimeText>,
+    /// Each probe is late by its own share of this part of the interval, "0%" to "50%". The rate
+    /// stays the same on average; probes of one backend by several hosts drift apart.
+    #[schemars(example = &"10%")]
+    pub jitter: Option<String>,
     /// One deadline for the whole probe, connect to end of response: "1ms" to "1h". Keep it below
     /// the interval: probes of a backend never overlap, so one that takes longer delays the next.
     pub timeout: TimeText,
@@ -142,9 +187,21 @@ impl Default for ProbeSettings {
             r#type: ProbeType::default(),
             url: None,
             method: None,
+            headers: Vec::new(),
+            body: None,
+            request: Vec::new(),
             host: None,
             expected_response: None,
+            expect_header: None,
+            expect_body: None,
+            body_max: None,
+            send: None,
+            expect: None,
+            proxy_header: None,
             interval: "5s".into(),
+            interval_fast: None,
+            interval_sick: None,
+            jitter: None,
             timeout: "2s".into(),
             window: None,
             threshold: None,
@@ -177,6 +234,49 @@ pub enum Method {
     Get,
     /// Without the body.
     Head,
+    /// As a form or a call would.
+    Post,
+    /// To store.
+    Put,
+    /// What the server can do.
+    Options,
+}
+
+impl Method {
+    /// As it stands in a request.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Options => "OPTIONS",
+        }
+    }
+}
+
+/// The statuses that are good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(extend("format" = "statuses"))]
+pub enum StatusSetting {
+    /// One.
+    One(i64),
+    /// A range.
+    Range(String),
+    /// Several of them.
+    Several(Vec<StatusEntry>),
+}
+
+/// One of several statuses that are good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum StatusEntry {
+    /// One.
+    One(i64),
+    /// `FIRST-LAST`.
+    Range(String),
 }
 
 /// What becomes of the verdict over a target of which nothing is known any more.

@@ -34,12 +34,17 @@ pub(super) enum Shape<'a> {
     Time,
     /// A whole number.
     Whole,
+    /// A status, a range of them, or an array of both.
+    Statuses,
 }
 
 impl<'a> Shape<'a> {
     /// The shape that `schema` describes.
     pub(super) fn of(schema: &'a Value) -> Self {
         let schema = without_null(schema);
+        if schema.get("format").and_then(Value::as_str) == Some("statuses") {
+            return Self::Statuses;
+        }
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
             return Self::Table(properties);
         }
@@ -70,6 +75,7 @@ impl<'a> Shape<'a> {
             Self::Choice(_) | Self::Text => "text in quotes",
             Self::Time => "a time in quotes with a unit",
             Self::Whole => "a whole number",
+            Self::Statuses => "a status, or an array of statuses and ranges",
         }
     }
 }

@@ -17,10 +17,12 @@ const HISTOGRAM_NS_MAX: u64 = 3_600_000_000_000;
 pub enum OutcomeKind {
     /// A TCP connection opened.
     Connected,
-    /// The expected status.
+    /// The expected response.
     Good,
     /// Another status.
     OtherStatus,
+    /// A good status, or other bytes, without what must be there.
+    Lacking,
     /// No HTTP/1.
     Malformed,
     /// Closed without a byte.
@@ -41,10 +43,11 @@ pub enum OutcomeKind {
 
 impl OutcomeKind {
     /// Every kind, in the order of its counter.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Connected,
         Self::Good,
         Self::OtherStatus,
+        Self::Lacking,
         Self::Malformed,
         Self::Empty,
         Self::Truncated,
@@ -62,6 +65,7 @@ impl OutcomeKind {
             Self::Connected => "connected",
             Self::Good => "good",
             Self::OtherStatus => "other_status",
+            Self::Lacking => "lacking",
             Self::Malformed => "malformed",
             Self::Empty => "empty",
             Self::Truncated => "truncated",
@@ -78,8 +82,9 @@ impl From<Outcome> for OutcomeKind {
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Connected => Self::Connected,
-            Outcome::Answered { good: true, .. } => Self::Good,
+            Outcome::Answered { good: true, .. } | Outcome::Matched => Self::Good,
             Outcome::Answered { good: false, .. } => Self::OtherStatus,
+            Outcome::Lacking { .. } | Outcome::Mismatched => Self::Lacking,
             Outcome::Malformed(_) => Self::Malformed,
             Outcome::Empty => Self::Empty,
             Outcome::Truncated => Self::Truncated,

@@ -9,8 +9,8 @@ use sickbay::engine::{Counters, Endpoint, Engine, Sink};
 use sickbay::fleet::CloseMode;
 use sickbay_core::command::{Change, Outcome, Report};
 use sickbay_core::plan::{
-    Family, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
-    TargetSpec,
+    Family, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    TargetIndex, TargetSpec,
 };
 use sickbay_core::prober::Prober;
 
@@ -79,6 +79,7 @@ impl Setup {
             interval_ns: self.interval.as_nanos() as Nanos,
             timeout_ns: self.timeout.as_nanos() as Nanos,
             kind,
+            pace: Pace::STEADY,
         };
         let target = |(index, (address, http)): (usize, &(SocketAddr, bool))| TargetSpec {
             identity: index as u128,
@@ -92,10 +93,7 @@ impl Setup {
             on_unknown: OnUnknown::Keep,
         };
         Plan {
-            probes: vec![
-                spec(ProbeKind::Tcp),
-                spec(ProbeKind::Http { expected_status: 200, head: false }),
-            ],
+            probes: vec![spec(ProbeKind::Tcp), spec(ProbeKind::http(200))],
             targets: self.targets.iter().enumerate().map(target).collect(),
             judges: (0..self.targets.len() as u32).map(judge).collect(),
             slot_count: self.slots,

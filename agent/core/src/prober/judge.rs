@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::calendar::Mood;
 use super::target::Target;
 use crate::command::{Change, ChangeCause, Override, Verdict};
 use crate::plan::{JudgeIndex, JudgeSpec, OnUnknown, Rule};
@@ -76,6 +77,19 @@ impl Judges {
     pub(super) fn all_sick(&self, judges: Range<u32>) -> bool {
         let judges = &self.judges[judges.start as usize..judges.end as usize];
         !judges.is_empty() && judges.iter().all(|judge| judge.probed.state() == Verdict::Sick)
+    }
+
+    /// The pace that the last result, `good` or not, asks for with the states as they are now.
+    pub(super) fn mood(&self, range: Range<u32>, good: bool) -> Mood {
+        let judges = &self.judges[range.start as usize..range.end as usize];
+        let agreed = if good { Verdict::Healthy } else { Verdict::Sick };
+        if judges.iter().any(|judge| judge.probed.state() != agreed) {
+            Mood::Fast
+        } else if good || judges.is_empty() {
+            Mood::Calm
+        } else {
+            Mood::Sick
+        }
     }
 
     /// A determinate result is in `happy`; it also ends what was unknown.

@@ -1,5 +1,6 @@
 //! The places of probes in flight, and what each wants done next.
 
+use super::answer::Banner;
 use crate::command::{Command, Outcome, Report};
 use crate::plan::{Nanos, SlotIndex, TargetIndex};
 use crate::response::Response;
@@ -64,6 +65,7 @@ struct Slot {
     scheduled_ns: Nanos,
     started_ns: Nanos,
     response: Response,
+    banner: Banner,
 }
 
 impl Slots {
@@ -80,6 +82,7 @@ impl Slots {
             scheduled_ns: 0,
             started_ns: 0,
             response: Response::new(false),
+            banner: Banner::NEW,
         };
         Self {
             slots: (0..count).map(slot).collect(),
@@ -111,6 +114,10 @@ impl Slots {
 
     pub(super) fn response(&mut self, slot: u32) -> &mut Response {
         &mut self.slots[slot as usize].response
+    }
+
+    pub(super) fn banner(&mut self, slot: u32) -> &mut Banner {
+        &mut self.slots[slot as usize].banner
     }
 
     pub(super) fn any_free(&self) -> bool {
@@ -159,6 +166,7 @@ impl Slots {
         (slot.sick, slot.expired, slot.late) = (sick, false, false);
         (slot.target, slot.scheduled_ns, slot.started_ns) = (target, scheduled_ns, now);
         slot.response = Response::new(head);
+        slot.banner = Banner::NEW;
         self.used_count += 1;
         self.unended_count += 1;
         self.unexpired_count += 1;

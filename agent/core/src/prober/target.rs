@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::History;
+use super::calendar::{Calendar, Mood};
 use super::waiting::NONE;
 use crate::average;
 use crate::command::Outcome;
 use crate::limits::{UNKNOWN_INTERVALS, UNKNOWN_NS_MIN};
-use crate::plan::{Family, Nanos, Plan};
+use crate::plan::{Family, Nanos, Plan, ProbeSpec};
 use crate::register;
-use crate::schedule;
 
 /// Where a target's probe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +26,10 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Target {
     history: History,
-    /// The slot its timer is armed for.
-    due_ns: Nanos,
+    /// Its slots; its timer is armed for the next one.
+    calendar: Calendar,
     /// The slot of the probe that waits or is in flight.
     scheduled_ns: Nanos,
-    phase_ns: Nanos,
     pub(super) next_waiting: u32,
     probe: u32,
     judge_first: u32,
@@ -41,13 +40,13 @@ pub(super) struct Target {
     rate: u8,
 }
 
-// With a timer (24 bytes) and a judge (20) about 200 bytes: 300,000 targets are 60 MB.
-const _: () = assert!(size_of::<Target>() <= 160);
+// With a timer (24 bytes) and a judge (20) about 240 bytes: 300,000 targets are 72 MB.
+const _: () = assert!(size_of::<Target>() <= 192);
 
 impl Target {
     pub(super) fn new(plan: &Plan, index: u32, now: Nanos) -> Self {
         let spec = &plan.targets[index as usize];
-        let interval_ns = plan.probes[spec.probe.0 as usize].interval_ns;
+        let probe = &plan.probes[spec.probe.0 as usize];
         let judge_first = plan.judges.partition_point(|judge| judge.target.0 < index);
         let judge_end = plan.judges.partition_point(|judge| judge.target.0 <= index);
         let judges = &plan.judges[judge_first..judge_end];
@@ -63,9 +62,8 @@ impl Target {
                 indeterminate: 0,
                 unknown: false,
             },
-            due_ns: schedule::first_ns(spec.identity, plan.phase_seed, interval_ns, now),
+            calendar: Calendar::new(spec, probe, plan.phase_seed, now),
             scheduled_ns: 0,
-            phase_ns: schedule::phase_ns(spec.identity, plan.phase_seed, interval_ns),
             next_waiting: NONE,
             probe: spec.probe.0,
             judge_first: judge_first as u32,
@@ -93,20 +91,22 @@ impl Target {
     }
 
     pub(super) const fn due_ns(&self) -> Nanos {
-        self.due_ns
+        self.calendar.due_ns()
     }
 
     pub(super) const fn scheduled_ns(&self) -> Nanos {
         self.scheduled_ns
     }
 
-    /// Its slot has come: moves on to the first one after `now`. Gives the one that came, and how
+    /// Its slot has come: moves on to the first one after `now`. Gives when it was due, and how
     /// many between were skipped.
-    pub(super) fn next_slot(&mut self, interval_ns: Nanos, now: Nanos) -> (Nanos, u64) {
-        let came_ns = self.due_ns;
-        let after_ns = schedule::next_ns(self.phase_ns, interval_ns, came_ns);
-        self.due_ns = schedule::next_ns(self.phase_ns, interval_ns, now.max(came_ns));
-        (came_ns, (self.due_ns - after_ns) / interval_ns)
+    pub(super) fn next_slot(&mut self, now: Nanos) -> (Nanos, u64) {
+        self.calendar.next_slot(now)
+    }
+
+    /// Goes on at the pace that a result asks for; says whether its timer is to be armed anew.
+    pub(super) fn turn(&mut self, mood: Mood, probe: &ProbeSpec, now: Nanos) -> bool {
+        self.calendar.turn(mood, probe, self.scheduled_ns, now)
     }
 
     pub(super) fn wait(&mut self, scheduled_ns: Nanos) {
@@ -126,6 +126,7 @@ impl Target {
 
     /// Whether it turned unknown just now: asked at each of its slots.
     pub(super) fn fell_silent(&mut self, interval_ns: Nanos, start_ns: Nanos, now: Nanos) -> bool {
+        let interval_ns = interval_ns.max(self.calendar.interval_ns());
         let limit_ns = interval_ns.saturating_mul(UNKNOWN_INTERVALS).max(UNKNOWN_NS_MIN);
         let heard_ns = self.history.last_result_ns.max(start_ns);
         if self.history.unknown || now.saturating_sub(heard_ns) < limit_ns {
@@ -157,5 +158,13 @@ impl Target {
 
 /// Whether all that was waited for came; Varnish gives a time for these alone.
 const fn is_reception(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Connected | Outcome::Answered { .. } | Outcome::Malformed(_))
+    matches!(
+        outcome,
+        Outcome::Connected
+            | Outcome::Answered { .. }
+            | Outcome::Lacking { .. }
+            | Outcome::Matched
+            | Outcome::Mismatched
+            | Outcome::Malformed(_)
+    )
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::command::{ChangeCause, Malformed};
-use crate::plan::{Family, JudgeSpec, OnUnknown, ProbeIndex, Rule, TargetSpec};
+use crate::plan::{Family, JudgeSpec, OnUnknown, Pace, ProbeIndex, Rule, TargetSpec};
 
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1000 * MS;
@@ -12,7 +12,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const ECANCELED: i32 = 125;
 const ECONNREFUSED: i32 = 111;
 
-const HTTP: ProbeKind = ProbeKind::Http { expected_status: 200, head: false };
+const HTTP: ProbeKind = ProbeKind::http(200);
 
 /// Targets with one judge each (2 of 3, nothing assumed), an interval of 1 s, a timeout of 200 ms.
 fn plan(target_count: u32, slot_count: u32, kind: ProbeKind) -> Plan {
@@ -25,7 +25,12 @@ fn plan(target_count: u32, slot_count: u32, kind: ProbeKind) -> Plan {
     };
     let judge = |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
     Plan {
-        probes: vec![ProbeSpec { interval_ns: SECOND, timeout_ns: 200 * MS, kind }],
+        probes: vec![ProbeSpec {
+            interval_ns: SECOND,
+            timeout_ns: 200 * MS,
+            kind,
+            pace: Pace::STEADY,
+        }],
         targets: (0..target_count).map(target).collect(),
         judges: (0..target_count).map(judge).collect(),
         slot_count,
@@ -116,5 +121,6 @@ impl Bench {
 }
 
 mod judging;
+mod pace;
 mod probing;
 mod room;

@@ -42,6 +42,11 @@ enum Place {
 impl Chunk {
     pub(super) const NEW: Self = Self { place: Place::SizeFirst, length: 0 };
 
+    /// Whether the next byte is the body's own.
+    pub(super) const fn is_in_data(&self) -> bool {
+        matches!(self.place, Place::Data(_))
+    }
+
     /// Takes in bytes, at least one; says how many of them were used.
     pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> (ChunkStep, usize) {
         if let Place::Data(left) = self.place {

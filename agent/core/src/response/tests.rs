@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::RESPONSE_BYTES_MAX;
 
 /// What a response comes to when it arrives whole and the peer then closes.
 fn whole(input: &[u8]) -> End {
@@ -313,4 +314,70 @@ proptest! {
         let end = input.iter().find_map(|&byte| bytes.on_bytes(&[byte]));
         prop_assert_eq!(end.unwrap_or_else(|| bytes.on_close()), expected);
     }
+}
+
+/// What is wanted of a response in the tests below.
+fn wanting(body: &str, body_bytes_max: u64) -> Content {
+    let body = crate::pattern::Pattern::new(body.as_bytes());
+    Content { header: None, body, body_bytes_max }
+}
+
+/// Fed in pieces of `size` bytes, then closed.
+fn fed(input: &[u8], size: usize, content: &Content) -> (End, Option<Lack>) {
+    let mut response = Response::new(false);
+    let mut pieces = input.chunks(size);
+    let end = pieces.find_map(|piece| response.on_bytes_with(piece, content));
+    (end.unwrap_or_else(|| response.on_close()), response.lack(content))
+}
+
+#[test]
+fn text_is_looked_for_in_the_body_alone_however_it_is_framed_and_split() {
+    let content = wanting("ready", 1000);
+    let table: &[(&[u8], bool)] = &[
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nis ready.", true),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nis red...", false),
+        (b"HTTP/1.1 200 OK\r\n\r\nready", true),
+        (b"HTTP/1.1 200 ready\r\nX: ready\r\nContent-Length: 0\r\n\r\n", false),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+              3\r\nrea\r\n2\r\ndy\r\n0\r\n\r\n",
+            true,
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+              1;ready\r\nx\r\n0\r\nT: ready\r\n\r\n",
+            false,
+        ),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", false),
+    ];
+    for (input, there) in table {
+        for size in [1, 2, 7, input.len()] {
+            let (end, lack) = fed(input, size, &content);
+            assert!(matches!(end, End::Complete { .. }), "{}: {end:?}", input.escape_ascii());
+            assert_eq!(lack.is_none(), *there, "{} by {size}", input.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn body_is_read_no_further_than_its_limit() {
+    let mut input = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_vec();
+    input.extend([b'.'; 95]);
+    input.extend(b"ready");
+    assert_eq!(fed(&input, 13, &wanting("ready", 100)), (complete(200), None));
+    assert_eq!(fed(&input, 13, &wanting("ready", 99)), (complete(200), Some(Lack::Body)));
+    // Not even a whole body of another server's is awaited.
+    assert_eq!(open(&input, false), None);
+}
+
+#[test]
+fn header_of_an_informational_response_is_not_the_final_ones() {
+    let header = crate::content::WantedHeader { name: b"a".as_slice().into(), value: None };
+    let content = Content { header: Some(header), ..Content::ANY };
+    let early = b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n";
+    let bare = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let has = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nA: b\r\n\r\n";
+    let early_then = |last: &[u8]| fed(&[early, last].concat(), 5, &content);
+    assert_eq!(early_then(bare), (complete(200), Some(Lack::Header)));
+    assert_eq!(early_then(has), (complete(200), None));
 }

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use super::*;
 use crate::command::{Change, LocalFault, Outcome, Phase, Verdict};
 use crate::hash::{identity, mix};
-use crate::plan::{Family, JudgeSpec, OnUnknown, ProbeIndex, ProbeSpec, Rule, TargetSpec};
+use crate::plan::{Family, JudgeSpec, OnUnknown, Pace, ProbeIndex, ProbeSpec, Rule, TargetSpec};
 use crate::text::Bits;
 
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1000 * MS;
 const START: Nanos = 1_000_000 * SECOND;
-const HTTP: ProbeKind = ProbeKind::Http { expected_status: 200, head: false };
+const HTTP: ProbeKind = ProbeKind::http(200);
 
 /// Targets with one judge each.
 fn plan(target_count: u32, rule: Rule, initial: u8, probe: ProbeSpec, slot_count: u32) -> Plan {
@@ -36,7 +36,7 @@ const fn window(window: u8, threshold: u8) -> Rule {
 }
 
 const fn http(interval_ns: Nanos, timeout_ns: Nanos) -> ProbeSpec {
-    ProbeSpec { interval_ns, timeout_ns, kind: HTTP }
+    ProbeSpec { interval_ns, timeout_ns, kind: HTTP, pace: Pace::STEADY }
 }
 
 const fn answers(bytes: &'static [u8]) -> Peer {

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use sickbay_core::hash;
 use sickbay_core::limits::{INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN};
 use sickbay_core::plan::{
-    Family, JudgeSpec, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
+    Family, JudgeSpec, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
     TargetSpec,
 };
 
@@ -88,9 +88,13 @@ impl Settings {
         let indices = 0..u32::try_from(self.names.len()).expect("a command line is short");
         let judge =
             |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
-        let spec =
-            |kind| ProbeSpec { interval_ns: self.interval_ns, timeout_ns: self.timeout_ns, kind };
-        let http = ProbeKind::Http { expected_status: self.expected_status, head: false };
+        let spec = |kind| ProbeSpec {
+            interval_ns: self.interval_ns,
+            timeout_ns: self.timeout_ns,
+            kind,
+            pace: Pace::STEADY,
+        };
+        let http = ProbeKind::http(self.expected_status);
         let plan = Plan {
             probes: vec![spec(ProbeKind::Tcp), spec(http)],
             targets: self.endpoints.iter().map(|entry| self.target_spec(entry)).collect(),
