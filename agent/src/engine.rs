@@ -5,7 +5,6 @@
 //! is fed before time is allowed to pass, so it beats its deadline; a verdict that falls reaches
 //! the sink before any other work, since that is the store into the kernel's map.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +13,8 @@ use sickbay_core::command::{Change, Command, Event, Override, Report};
 use sickbay_core::plan::{JudgeIndex, Nanos, Plan, ProbeKind, SlotIndex};
 use sickbay_core::prober::Prober;
 
-use crate::fleet::CloseMode;
-
+/// Where a target is and what its sockets are told.
+mod endpoint;
 /// Why an engine cannot start or go on.
 mod error;
 /// What the ring is asked to do, and how its answers are told apart.
@@ -27,6 +26,7 @@ mod statistics;
 /// The ring itself.
 mod uring;
 
+pub use endpoint::{Address, Endpoint};
 pub use error::EngineError;
 pub use statistics::{Counters, Histograms, LATE_NS, OutcomeKind};
 
@@ -59,23 +59,14 @@ pub trait Sink {
     fn on_tick(&mut self, prober: &Prober, now: Nanos);
 }
 
-/// Where a target is and what it is sent; by the plan's target index.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Where to connect.
-    pub address: SocketAddr,
-    /// The whole request; empty when nothing is sent.
-    pub request: Vec<u8>,
-    /// How its connection is closed.
-    pub close: CloseMode,
-}
-
 /// What the running kernel has of that which is used when it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// Socket options can be set on the ring (6.7), so connections can be closed by RST; without
     /// it they are closed by FIN, whatever [`Endpoint::close`] says.
     pub close_by_rst: bool,
+    /// Sockets can be bound on the ring (6.11), so probes can have a source address.
+    pub bind: bool,
 }
 
 /// Whether this host can run an engine, and with which of its features.

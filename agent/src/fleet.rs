@@ -132,6 +132,8 @@ pub struct Pool {
     pub name: String,
     /// Index into [`Fleet::probes`].
     pub probe: usize,
+    /// Further probes, which its backends must pass too.
+    pub more_probes: Vec<usize>,
     /// Its members in [`Fleet::backends`].
     pub backends: Range<usize>,
     /// First bitmap word; a multiple of `word_count`.
@@ -153,8 +155,19 @@ pub struct Backend {
     pub weight: u32,
     /// Index into [`Fleet::targets`].
     pub target: usize,
+    /// The targets of the pool's further probes, in their order.
+    pub more_targets: Vec<usize>,
     /// Its bit in the bitmaps and its place in the backend map.
     pub index: u32,
+}
+
+impl Backend {
+    /// Everything that is probed of it, each with the probe that judges it.
+    pub fn judged<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = (usize, usize)> + 'a {
+        let more = self.more_targets.iter().zip(&pool.more_probes);
+        std::iter::once((self.target, pool.probe))
+            .chain(more.map(|(target, probe)| (*target, *probe)))
+    }
 }
 
 /// A service (VIP): what traffic is steered, to which pool, by which rules.

@@ -3,6 +3,7 @@
 //! In: [`Change`]s, [`Report`]s, ticks. Out: verdict bits, target records, heartbeats, and
 //! transitions for the journal. The bit comes first: everything else can wait for it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use sickbay_core::command::{Change, ChangeCause, Outcome, Report, Verdict};
@@ -10,6 +11,7 @@ use sickbay_core::plan::{JudgeIndex, Nanos, Rule, TargetIndex};
 use sickbay_core::prober::{History, Prober};
 use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
+use sickbay_core::verdict;
 use sickbay_shared::abi::{STATE_HEALTHY, STATE_SICK, STATE_UNKNOWN, STATE_WARMING, TargetRecord};
 
 use crate::board::Board;
@@ -28,6 +30,8 @@ pub struct Publisher {
     journal: Arc<Journal>,
     shard: u32,
     seats: Box<[Seat]>,
+    /// Of the backends that have several judges.
+    benches: HashMap<u32, Bench>,
     subjects: Box<[Subject]>,
     /// Transitions that wait for the report of the probe that caused them, for its text.
     waiting: Vec<(TargetIndex, Transition)>,
@@ -41,6 +45,16 @@ struct Seat {
     pool: u32,
     target: TargetIndex,
     rule: Rule,
+    /// The backend's first judge.
+    leader: u32,
+}
+
+/// A backend with several judges; by its first one.
+#[derive(Debug)]
+struct Bench {
+    judges: Vec<u32>,
+    /// What they said together last.
+    said: Verdict,
 }
 
 /// A target as it stands on the board; by its index in the shard's plan.
@@ -70,7 +84,17 @@ impl Publisher {
         shard: u32,
         plan: &ShardPlan,
     ) -> Self {
+        let mut leaders: HashMap<usize, u32> = HashMap::with_capacity(plan.judges.len());
+        let mut benches: HashMap<u32, Bench> = HashMap::new();
+        for (judge, backend) in (0..).zip(&plan.judges) {
+            let leader = *leaders.entry(*backend).or_insert(judge);
+            if leader != judge {
+                let alone = || Bench { judges: vec![leader], said: Verdict::Warming };
+                benches.entry(leader).or_insert_with(alone).judges.push(judge);
+            }
+        }
         let seat = |(judge, &backend): (usize, &usize)| {
+            let leader = leaders[&backend];
             let backend = &fleet.backends[backend];
             let pool = &fleet.pools[backend.pool].name;
             Seat {
@@ -79,6 +103,7 @@ impl Publisher {
                 pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
                 target: plan.plan.judges[judge].target,
                 rule: plan.plan.judges[judge].rule,
+                leader,
             }
         };
         let seats: Box<[Seat]> = plan.judges.iter().enumerate().map(seat).collect();
@@ -97,7 +122,7 @@ impl Publisher {
         for (judge, seat) in (0..).zip(&seats) {
             subjects[seat.target.0 as usize].judge.get_or_insert(judge);
         }
-        Self { board, journal, shard, seats, subjects, waiting: Vec::new() }
+        Self { board, journal, shard, seats, benches, subjects, waiting: Vec::new() }
     }
 
     /// Writes a target's record.
@@ -111,9 +136,17 @@ impl Publisher {
 impl Sink for Publisher {
     fn on_change(&mut self, prober: &Prober, change: &Change, _: Nanos) {
         let seat = &self.seats[change.judge.0 as usize];
-        let takes_new = change.verdict == Verdict::Healthy;
+        let (verdict, before) = match self.benches.get_mut(&seat.leader) {
+            None => (change.verdict, change.before),
+            Some(bench) => {
+                let judges = bench.judges.iter().map(|judge| prober.verdict(JudgeIndex(*judge)));
+                let verdict = verdict::all(judges);
+                (verdict, std::mem::replace(&mut bench.said, verdict))
+            }
+        };
+        let takes_new = verdict == Verdict::Healthy;
         // While it is warming it takes nothing new; what it has is not taken from it.
-        let serves_old = change.verdict != Verdict::Sick;
+        let serves_old = verdict != Verdict::Sick;
         self.board.set_takes_new(seat.backend, seat.pool, takes_new);
         self.board.set_serves_old(seat.backend, serves_old);
         // The stamp is read after the store: a SYN that leaves later meets the new bit.
@@ -125,14 +158,19 @@ impl Sink for Publisher {
         let history = prober.history(seat.target);
         let transition = Transition {
             name: Arc::clone(&seat.name),
-            from: change.before.into(),
-            to: if change.unknown { ProbeState::Unknown } else { change.verdict.into() },
+            from: before.into(),
+            to: if change.unknown { ProbeState::Unknown } else { verdict.into() },
             why: Why::from(change.cause),
             cause: String::new(),
             good: graph::good_count(history.registers[HAPPY], seat.rule),
             rule: seat.rule.into(),
             at_ns: stored_ns,
         };
+        if verdict == before && self.benches.contains_key(&seat.leader) && !change.unknown {
+            // One of several changed its mind; together they say what they said.
+            self.write(prober, seat.target);
+            return;
+        }
         match change.cause {
             ChangeCause::Probe => self.waiting.push((seat.target, transition)),
             ChangeCause::Silence | ChangeCause::Override => self.journal.push(transition),

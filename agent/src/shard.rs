@@ -4,7 +4,7 @@
 //! owner. [`Shards`] runs them, routes an operator's word to the owner, and notices when one dies.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,8 @@ pub struct ShardPlan {
     pub endpoints: Vec<Endpoint>,
     /// Index into [`Fleet::targets`], by the plan's target index.
     pub targets: Vec<usize>,
-    /// Index into [`Fleet::backends`], by the plan's judge index.
+    /// Index into [`Fleet::backends`], by the plan's judge index. A backend with several probes has
+    /// as many judges, all of them here.
     pub judges: Vec<usize>,
 }
 
@@ -64,7 +65,9 @@ pub fn split(fleet: &Fleet, shard_count: usize) -> Vec<ShardPlan> {
     let owned = assign_targets(fleet, shard_count);
     let mut backends_of_target = vec![Vec::new(); fleet.targets.len()];
     for (index, backend) in fleet.backends.iter().enumerate() {
-        backends_of_target[backend.target].push(index);
+        for (target, probe) in backend.judged(&fleet.pools[backend.pool]) {
+            backends_of_target[target].push((index, probe));
+        }
     }
     owned.into_iter().map(|targets| shard_plan(fleet, targets, &backends_of_target)).collect()
 }
@@ -122,8 +125,10 @@ pub enum RequestError {
 #[derive(Debug)]
 pub struct Shards {
     shards: Vec<Shard>,
-    /// Shard and judge, by fleet backend.
+    /// Shard and first judge, by fleet backend.
     owners: Vec<Option<(usize, JudgeIndex)>>,
+    /// The other judges of those backends that have several.
+    more_judges: HashMap<usize, Vec<JudgeIndex>>,
     stopping: Arc<AtomicBool>,
 }
 
@@ -165,9 +170,11 @@ impl Shards {
         S: Sink,
         F: Fn(usize, &ShardPlan) -> S + Send + Sync + 'static,
     {
+        let (owners, more_judges) = owners(&plans);
         let mut shards = Self {
             shards: Vec::with_capacity(plans.len()),
-            owners: owners(&plans),
+            owners,
+            more_judges,
             stopping: Arc::new(AtomicBool::new(false)),
         };
         let make_sink = Arc::new(make_sink);
@@ -214,7 +221,10 @@ impl Shards {
             ShardRequest::SetOverride { backend, word } => {
                 let owner = self.owners.get(backend).copied().flatten();
                 let (shard, judge) = owner.ok_or(RequestError::NoOwner { backend })?;
-                self.send(shard, Work::SetOverride { judge, word })
+                let more = self.more_judges.get(&backend).into_iter().flatten().copied();
+                std::iter::once(judge)
+                    .chain(more)
+                    .try_for_each(|judge| self.send(shard, Work::SetOverride { judge, word }))
             }
             ShardRequest::Snapshot { reply } => (0..self.shards.len())
                 .try_for_each(|shard| self.send(shard, Work::Snapshot { reply: reply.clone() })),
@@ -348,31 +358,48 @@ fn allowed_cpus() -> Vec<usize> {
     (0..CpuSet::count()).filter(allowed).collect()
 }
 
-fn owners(plans: &[ShardPlan]) -> Vec<Option<(usize, JudgeIndex)>> {
+type Owners = (Vec<Option<(usize, JudgeIndex)>>, HashMap<usize, Vec<JudgeIndex>>);
+
+fn owners(plans: &[ShardPlan]) -> Owners {
     let backends = plans.iter().flat_map(|plan| &plan.judges);
     let mut owners = vec![None; backends.max().map_or(0, |last| last + 1)];
+    let mut more: HashMap<usize, Vec<JudgeIndex>> = HashMap::new();
     for (shard, plan) in plans.iter().enumerate() {
         for (judge, backend) in plan.judges.iter().enumerate() {
             let judge = JudgeIndex(u32::try_from(judge).expect("a backend index has 20 bits"));
-            owners[*backend] = Some((shard, judge));
+            match &mut owners[*backend] {
+                owner @ None => *owner = Some((shard, judge)),
+                Some(_) => more.entry(*backend).or_default().push(judge),
+            }
         }
     }
-    owners
+    (owners, more)
 }
 
-/// Which targets each shard gets: the heaviest first, each to the shard with the least load.
+/// Which targets each shard gets: the heaviest first, each to the shard with the least load. Those
+/// of one backend stay together.
 fn assign_targets(fleet: &Fleet, shard_count: usize) -> Vec<Vec<usize>> {
     let interval_ns = |target: &usize| fleet.probes[fleet.targets[*target].probe].spec.interval_ns;
     let mut order: Vec<usize> = (0..fleet.targets.len()).collect();
     order.sort_by_key(|target| (interval_ns(target), *target));
 
+    let leaders = leaders(fleet);
+    let mut placed = vec![None; fleet.targets.len()];
     let mut loads: BinaryHeap<_> = (0..shard_count).map(|shard| Reverse((0_u64, shard))).collect();
     let mut owned = vec![Vec::new(); shard_count];
     for target in order {
-        let Reverse((load, shard)) = loads.pop().expect("as many as there are shards");
         // Probes per 1000 s: intervals are at least 10 ms, so a million targets stay far below u64.
         let rate = 1_000_000_000_000 / interval_ns(&target).max(1);
-        loads.push(Reverse((load + rate.max(1), shard)));
+        let shard = match placed[leaders[target]] {
+            // The few that come with others are not weighed: the next ones even it out.
+            Some(shard) => shard,
+            None => {
+                let Reverse((load, shard)) = loads.pop().expect("as many as there are shards");
+                loads.push(Reverse((load + rate.max(1), shard)));
+                shard
+            }
+        };
+        placed[leaders[target]] = Some(shard);
         owned[shard].push(target);
     }
     for targets in &mut owned {
@@ -381,13 +408,36 @@ fn assign_targets(fleet: &Fleet, shard_count: usize) -> Vec<Vec<usize>> {
     owned
 }
 
-fn shard_plan(fleet: &Fleet, targets: Vec<usize>, backends_of_target: &[Vec<usize>]) -> ShardPlan {
+/// For each target one that stands for all which backends with several probes hold together.
+fn leaders(fleet: &Fleet) -> Vec<usize> {
+    fn leader(parents: &mut [usize], mut target: usize) -> usize {
+        while parents[target] != target {
+            parents[target] = parents[parents[target]];
+            target = parents[target];
+        }
+        target
+    }
+    let mut parents: Vec<usize> = (0..fleet.targets.len()).collect();
+    for backend in &fleet.backends {
+        for other in &backend.more_targets {
+            let (first, second) =
+                (leader(&mut parents, backend.target), leader(&mut parents, *other));
+            parents[second] = first;
+        }
+    }
+    (0..parents.len()).map(|target| leader(&mut parents, target)).collect()
+}
+
+fn shard_plan(
+    fleet: &Fleet,
+    targets: Vec<usize>,
+    backends_of_target: &[Vec<(usize, usize)>],
+) -> ShardPlan {
     let mut judges = Vec::new();
     let mut judge_specs = Vec::new();
     for (local, target) in targets.iter().enumerate() {
-        for backend in &backends_of_target[*target] {
-            let pool = &fleet.pools[fleet.backends[*backend].pool];
-            let probe = &fleet.probes[pool.probe];
+        for (backend, probe) in &backends_of_target[*target] {
+            let probe = &fleet.probes[*probe];
             judges.push(*backend);
             judge_specs.push(JudgeSpec {
                 target: TargetIndex(u32::try_from(local).expect("indices are u32")),
@@ -406,9 +456,10 @@ fn shard_plan(fleet: &Fleet, targets: Vec<usize>, backends_of_target: &[Vec<usiz
     let endpoint = |target: &usize| {
         let target = &fleet.targets[*target];
         Endpoint {
-            address: target.address,
+            address: target.address.into(),
             request: target.request.clone(),
             close: fleet.probes[target.probe].close,
+            socket: fleet.probes[target.probe].socket.clone(),
         }
     };
     let endpoints = targets.iter().map(endpoint).collect();

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use sickbay::config::{Overrides, parse};
-use sickbay::fleet::Fleet;
+use sickbay::fleet::{Fleet, SocketOptions};
+use sickbay::shard::split;
 use sickbay_core::content::{Content, WantedHeader};
 use sickbay_core::pattern::Pattern;
 use sickbay_core::plan::{Pace, ProbeKind};
@@ -115,6 +116,68 @@ fn pace_is_the_intervals_and_the_jitter() {
 }
 
 #[test]
+fn socket_is_told_source_interface_and_mark() {
+    let socket = |attributes| fleet(attributes).probes[0].socket.clone();
+    assert_eq!(socket(""), SocketOptions::default());
+    let given = "source = \"192.0.2.250\"\ninterface = \"eth1\"\nmark = 100";
+    let expected = SocketOptions {
+        source: Some([192, 0, 2, 250].into()),
+        interface: Some("eth1".into()),
+        mark: Some(100),
+    };
+    assert_eq!(socket(given), expected);
+}
+
+#[test]
+fn backend_of_several_probes_has_a_target_for_each_on_one_shard() {
+    let text = "[probe.deep]\nurl = \"/deep\"\nthreshold = 1\nwindow = 2\n[probe.web]\n\
+                [pool.p]\nprobe = [\"web\", \"deep\"]\n\
+                backends = [\"192.0.2.1:80\", \"192.0.2.2:80\", \"192.0.2.3:80\"]\n";
+    let fleet = parse(text, Path::new("p.toml"), &Overrides::default()).expect("good").fleet;
+    assert_eq!(fleet.targets.len(), 6);
+    let pool = &fleet.pools[0];
+    for backend in &fleet.backends {
+        let judged: Vec<_> = backend
+            .judged(pool)
+            .map(|(target, probe)| {
+                let text = String::from_utf8_lossy(&fleet.targets[target].request).into_owned();
+                (
+                    text.lines().next().unwrap_or_default().to_owned(),
+                    fleet.probes[probe].name.clone(),
+                )
+            })
+            .collect();
+        let line = |url: &str, name: &str| (format!("GET {url} HTTP/1.1"), name.to_owned());
+        assert_eq!(judged, [line("/", "web"), line("/deep", "deep")]);
+    }
+    let plans = split(&fleet, 2);
+    assert_eq!(plans.iter().map(|plan| plan.judges.len()).sum::<usize>(), 6);
+    for backend in 0..3 {
+        let owners = plans.iter().filter(|plan| plan.judges.contains(&backend));
+        assert_eq!(owners.count(), 1, "one owner of each bit");
+    }
+    for plan in &plans {
+        for (judge, spec) in plan.judges.iter().zip(&plan.plan.judges) {
+            let target = plan.targets[spec.target.0 as usize];
+            let mut judged = fleet.backends[*judge].judged(pool);
+            let (_, probe) = judged.find(|(each, _)| *each == target).expect("a target of its own");
+            assert_eq!(spec.rule, fleet.probes[probe].rule, "each judge has its own probe's rule");
+        }
+    }
+}
+
+#[test]
+fn probe_address_is_probed_instead_of_the_backends_own() {
+    let text = "[probe.p]\n[pool.p]\nprobe = \"p\"\nprobe_port = 81\nbackends = [\
+                { address = \"192.0.2.1:80\", probe_address = \"198.51.100.1:8080\" }, \
+                \"192.0.2.2:80\"]\n";
+    let fleet = parse(text, Path::new("p.toml"), &Overrides::default()).expect("good").fleet;
+    let addresses: Vec<_> = fleet.targets.iter().map(|it| it.address.to_string()).collect();
+    assert_eq!(addresses, ["198.51.100.1:8080", "192.0.2.2:81"]);
+    assert_eq!(fleet.backends[0].address.to_string(), "192.0.2.1:80");
+}
+
+#[test]
 fn each_mistake_has_its_line() {
     for (attributes, expected) in [
         (
@@ -181,6 +244,20 @@ fn each_mistake_has_its_line() {
              expect",
         ),
         (
+            "proxy_header = 1",
+            "probe.p.proxy_header: version 1 is not sent: it names the connection's own port, \
+             which is not known before it connects; write proxy_header = 2",
+        ),
+        (
+            "source = \"192.0.2.1:80\"",
+            "probe.p.source: \"192.0.2.1:80\" is not an IP address; write one of this host's, such \
+             as \"192.0.2.250\", without a port",
+        ),
+        (
+            "interface = \"a/b\"",
+            "probe.p.interface: \"a/b\" is no interface name; write one that `ip link` shows",
+        ),
+        (
             "proxy_header = 3",
             "probe.p.proxy_header: 3 is no version of the PROXY protocol; write proxy_header = 2",
         ),
@@ -207,6 +284,9 @@ fn each_difference_makes_another_target() {
         "interval_sick = \"9s\"",
         "jitter = \"1%\"",
         "proxy_header = 2",
+        "source = \"192.0.2.250\"",
+        "interface = \"eth1\"",
+        "mark = 1",
     ] {
         let text = format!(
             "[probe.p]\n[probe.q]\n{attribute}\n{POOL}\

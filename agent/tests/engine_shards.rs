@@ -34,6 +34,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
                 address,
                 weight: 1,
                 target: *target,
+                more_targets: Vec::new(),
                 index: index as u32,
             });
         }
@@ -59,6 +60,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
     let pool = |(index, backends): (usize, Range<usize>)| Pool {
         name: format!("pool{index}"),
         probe: index,
+        more_probes: Vec::new(),
         backends,
         first_word: index as u32,
         word_count: 1,

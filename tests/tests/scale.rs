@@ -184,6 +184,7 @@ fn fleet(farm: &Farm) -> Fleet {
         address: farm.address(index),
         weight: 1,
         target: index as usize,
+        more_targets: Vec::new(),
         index,
     };
     Fleet {
@@ -198,6 +199,7 @@ fn fleet(farm: &Farm) -> Fleet {
         pools: vec![Pool {
             name: "farm".into(),
             probe: 0,
+            more_probes: Vec::new(),
             backends: 0..TARGETS as usize,
             first_word: 0,
             word_count: 256,

@@ -126,5 +126,16 @@ pub const fn verdict(
     }
 }
 
+/// What several judges of one backend say together: each of them must find it healthy. One that
+/// finds it sick decides; else one without a verdict does.
+#[must_use]
+pub fn all(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
+    verdicts.into_iter().fold(Verdict::Healthy, |all, verdict| match (all, verdict) {
+        (Verdict::Sick, _) | (_, Verdict::Sick) => Verdict::Sick,
+        (Verdict::Warming, _) | (_, Verdict::Warming) => Verdict::Warming,
+        (Verdict::Healthy, Verdict::Healthy) => Verdict::Healthy,
+    })
+}
+
 #[cfg(test)]
 mod tests;

@@ -41,8 +41,9 @@ const EXIT_USAGE: u8 = 2;
 /// 1 when one is not.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProbeArgs {
-    /// What to probe: http://HOST[:PORT][/PATH], tcp://HOST:PORT or HOST:PORT (TCP). An IPv6
-    /// address stands in brackets. A name is resolved once, and its first address is taken.
+    /// What to probe: http://HOST[:PORT][/PATH], tcp://HOST:PORT or HOST:PORT (TCP), or a unix
+    /// socket: unix:/FILE or unix:@NAME, with :/PATH behind it for HTTP. An IPv6 address stands in
+    /// brackets. A name is resolved once, and its first address is taken.
     #[arg(required = true, value_name = "TARGET")]
     pub targets: Vec<String>,
     /// Stop after this many probes of each target; without it, at Ctrl-C.

@@ -11,7 +11,7 @@ use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 use super::pools::DraftPool;
 use super::problem::Report;
 use super::question::request_bytes;
-use crate::fleet::{Backend, CloseMode, Pool, Probe, Target};
+use crate::fleet::{Backend, CloseMode, Pool, Probe, SocketOptions, Target};
 
 /// Pools, backends and targets with their indices.
 pub(super) struct Assembled {
@@ -35,20 +35,29 @@ pub(super) fn assemble(
     for (pool, (draft, (first_word, word_count))) in drafts.into_iter().zip(words).enumerate() {
         let first = backends.len();
         for (index, member) in (first_word * WORD_BACKENDS..).zip(draft.members) {
-            let mut probed = member.address;
-            probed.set_port(draft.probe_port.unwrap_or(probed.port()));
+            let own_port = || {
+                let port = draft.probe_port.unwrap_or(member.address.port());
+                SocketAddr::new(member.address.ip(), port)
+            };
+            let probed = member.probe_address.unwrap_or_else(own_port);
             backends.push(Backend {
                 name: member.name.unwrap_or_else(|| member.address.to_string()),
                 pool,
                 address: member.address,
                 weight: member.weight,
                 target: targets.of(probed, draft.probe),
+                more_targets: draft
+                    .more_probes
+                    .iter()
+                    .map(|probe| targets.of(probed, *probe))
+                    .collect(),
                 index,
             });
         }
         pools.push(Pool {
             name: names[pool].to_owned(),
             probe: draft.probe,
+            more_probes: draft.more_probes,
             backends: first..backends.len(),
             first_word,
             word_count,
@@ -185,6 +194,10 @@ fn distinction(probe: &Probe) -> Vec<u8> {
         bytes.extend(span_ns.unwrap_or_default().to_le_bytes());
     }
     bytes.push(jitter_percent);
+    let SocketOptions { source, interface, mark } = &probe.socket;
+    bytes.extend(source.iter().flat_map(|source| source.to_string().into_bytes()));
+    bytes.extend(interface.iter().flat_map(|interface| interface.bytes()));
+    bytes.extend(mark.unwrap_or_default().to_le_bytes());
     bytes.push(u8::from(probe.close == CloseMode::Fin));
     bytes
 }

@@ -86,7 +86,8 @@ fn inline(value: &Value) -> String {
         }
         Value::Object(table) => {
             let pair = |(key, value): (&String, &Value)| format!("{key} = {}", inline(value));
-            format!("{{ {} }}", table.iter().map(pair).collect::<Vec<_>>().join(", "))
+            let given = table.iter().filter(|(_, value)| !value.is_null());
+            format!("{{ {} }}", given.map(pair).collect::<Vec<_>>().join(", "))
         }
         scalar => scalar.to_string(),
     }

@@ -10,13 +10,15 @@ use super::backend_list::{self, WEIGHT_MAX};
 use super::endpoint;
 use super::name;
 use super::problem::{Problem, Report, Step, dotted, nearest, quoted};
-use super::settings::{BackendEntry, PoolSettings, Settings};
+use super::settings::{BackendEntry, BackendSettings, PoolSettings, Settings};
 
 /// A pool before the indices are given out.
 #[derive(Debug)]
 pub(super) struct DraftPool {
     /// Index into the probes.
     pub(super) probe: usize,
+    /// Further ones.
+    pub(super) more_probes: Vec<usize>,
     /// The members, in the order of the file.
     pub(super) members: Vec<Member>,
     /// The port to probe instead of each backend's own.
@@ -28,6 +30,8 @@ pub(super) struct DraftPool {
 pub(super) struct Member {
     pub(super) name: Option<String>,
     pub(super) address: SocketAddr,
+    /// What is probed instead.
+    pub(super) probe_address: Option<SocketAddr>,
     pub(super) weight: u32,
     origin: Origin,
 }
@@ -72,7 +76,8 @@ struct Draft<'a, 'r, 's> {
 impl<'a> Draft<'a, '_, '_> {
     fn validate(mut self, probes: &[&str], directory: &Path) -> DraftPool {
         name::check_section(self.report, &self.place(), self.name);
-        let probe = self.probe(probes);
+        let mut named = self.probes(probes);
+        let probe = if named.is_empty() { 0 } else { named.remove(0) };
         for (index, entry) in self.pool.backends.iter().enumerate() {
             self.entry(index, entry);
         }
@@ -81,7 +86,7 @@ impl<'a> Draft<'a, '_, '_> {
         let probe_port = self.probe_port();
         self.check_duplicates();
         self.check_count();
-        DraftPool { probe, members: self.members, probe_port }
+        DraftPool { probe, more_probes: named, members: self.members, probe_port }
     }
 
     fn place(&self) -> [Step<'a>; 2] {
@@ -96,21 +101,32 @@ impl<'a> Draft<'a, '_, '_> {
         ["pool".into(), self.name.into(), "backends".into(), index.into()]
     }
 
-    fn probe(&mut self, probes: &[&str]) -> usize {
+    /// The pool's probes, each once.
+    fn probes(&mut self, probes: &[&str]) -> Vec<usize> {
         let place = self.at("probe");
         if self.report.is_marred(&place) {
-            return 0;
+            return Vec::new();
         }
-        let Some(name) = &self.pool.probe else {
+        let names = self.pool.probe.as_ref().map_or(&[][..], |names| names.as_slice());
+        if names.is_empty() {
             let mend = format!("add probe = \"NAME\"; {}", nearest("", probes.iter().copied()));
             self.report.error(&self.place(), "the pool has no probe", mend);
-            return 0;
-        };
-        probes.binary_search(&name.as_str()).unwrap_or_else(|_| {
-            let problem = format!("there is no probe {}", quoted(name));
-            self.report.error(&place, problem, nearest(name, probes.iter().copied()));
-            0
-        })
+        }
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            match probes.binary_search(&name.as_str()) {
+                Ok(probe) if found.contains(&probe) => {
+                    let problem = format!("{} is named twice", quoted(name));
+                    self.report.error(&place, problem, "remove one of the two");
+                }
+                Ok(probe) => found.push(probe),
+                Err(_) => {
+                    let problem = format!("there is no probe {}", quoted(name));
+                    self.report.error(&place, problem, nearest(name, probes.iter().copied()));
+                }
+            }
+        }
+        found
     }
 
     fn entry(&mut self, index: usize, entry: &BackendEntry) {
@@ -144,11 +160,20 @@ impl<'a> Draft<'a, '_, '_> {
             }
             return;
         };
+        let probe_address = match entry {
+            BackendEntry::Table(BackendSettings { probe_address: Some(text), .. }) => {
+                let parsed = endpoint::endpoint(text);
+                let faulty =
+                    |(problem, mend)| self.report.error(&inner("probe_address"), problem, mend);
+                parsed.map_err(faulty).ok()
+            }
+            _ => None,
+        };
         match endpoint::endpoint(text) {
             Ok(address) => {
                 let name = name.cloned();
                 let origin = Origin::Entry(index);
-                self.members.push(Member { name, address, weight, origin });
+                self.members.push(Member { name, address, probe_address, weight, origin });
             }
             Err((problem, mend)) if is_table => {
                 self.report.error(&inner("address"), problem, mend);
@@ -181,6 +206,7 @@ impl<'a> Draft<'a, '_, '_> {
         self.members.extend(listed.into_iter().map(|listed| Member {
             name: listed.name,
             address: listed.address,
+            probe_address: None,
             weight: listed.weight,
             origin: Origin::Line(listed.line),
         }));
@@ -197,6 +223,7 @@ impl<'a> Draft<'a, '_, '_> {
                 self.members.extend(addresses.into_iter().map(|address| Member {
                     name: None,
                     address,
+                    probe_address: None,
                     weight: 1,
                     origin,
                 }));

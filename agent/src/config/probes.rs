@@ -6,11 +6,11 @@ use sickbay_core::limits::{
 };
 use sickbay_core::plan::{Nanos, OnUnknown, Pace, ProbeSpec, Rule};
 
-use super::name;
 use super::problem::{Report, Step, quoted};
 use super::question::Question;
 use super::settings::{ProbeSettings, Settings, UnknownPolicy};
 use super::time;
+use super::{endpoint, name};
 use crate::fleet::{Probe, SocketOptions};
 
 const WINDOW_DEFAULT: u8 = 8;
@@ -47,6 +47,7 @@ impl<'a> Draft<'a, '_, '_> {
         let rule = self.rule();
         let initial = self.initial(rule);
         let pace = self.pace(interval_ns);
+        let socket = self.socket();
         let question = Question { name: self.name, probe: settings, report: self.report }.read();
         Probe {
             name: self.name.to_owned(),
@@ -61,7 +62,7 @@ impl<'a> Draft<'a, '_, '_> {
             request: question.request,
             send: question.send,
             proxy_header: question.proxy_header,
-            socket: SocketOptions::default(),
+            socket,
         }
     }
 
@@ -161,6 +162,28 @@ impl<'a> Draft<'a, '_, '_> {
             time::nanos(self.report, &place, text, limits, interval_ns)
         });
         Pace { fast_ns, sick_ns, jitter_percent: self.jitter() }
+    }
+
+    fn socket(&mut self) -> SocketOptions {
+        let settings = self.probe;
+        let source = settings.source.as_deref().and_then(|text| {
+            let parsed = text.parse().map_err(|_| {
+                let mend = "write one of this host's, such as \"192.0.2.250\", without a port";
+                (format!("{} is not an IP address", quoted(text)), mend.to_owned())
+            });
+            let place = self.at("source");
+            let checked = parsed.and_then(|source| endpoint::check(source).map(|()| source));
+            checked.map_err(|(problem, mend)| self.report.error(&place, problem, mend)).ok()
+        });
+        if let Some(interface) = &settings.interface {
+            let place = self.at("interface");
+            name::check_interface(self.report, &place, interface);
+        }
+        let mark = settings.mark.and_then(|mark| {
+            let place = self.at("mark");
+            self.report.whole(&place, mark, 1..=i64::from(u32::MAX))
+        });
+        SocketOptions { source, interface: settings.interface.clone(), mark }
     }
 
     fn jitter(&mut self) -> u8 {

@@ -115,21 +115,30 @@ fn prune<'s>(
             );
             false
         }
-        (Shape::Statuses, DeValue::Array(array)) => {
-            let fits = |element: &Spanned<DeValue<'_>>| {
-                matches!(element.get_ref(), DeValue::Integer(_) | DeValue::String(_))
+        (Shape::Statuses | Shape::NameOrNames, DeValue::Array(array)) => {
+            let statuses = matches!(shape, Shape::Statuses);
+            let fits = |element: &Spanned<DeValue<'_>>| match element.get_ref() {
+                DeValue::Integer(_) => statuses,
+                element => matches!(element, DeValue::String(_)),
             };
-            let Some(odd) = array.iter().position(|element| !fits(element)) else {
+            let Some(odd) = array.iter().find(|element| !fits(element)) else {
                 return true;
             };
-            let found = noun(array[odd].get_ref());
-            let offset = array[odd].span().start;
-            let problem = format!("must be a status or a range in quotes, but is {found}");
-            report.error_at_offset(offset, place, problem, "write 204 or \"300-399\"");
+            let (wanted, mend) = if statuses {
+                ("a status or a range in quotes", "write 204 or \"300-399\"")
+            } else {
+                ("a name in quotes", "write it as \"NAME\"")
+            };
+            let problem = format!("must be {wanted}, but is {}", noun(odd.get_ref()));
+            report.error_at_offset(odd.span().start, place, problem, mend);
             false
         }
         (
-            Shape::TextOrTable(_) | Shape::Text | Shape::Time | Shape::Statuses,
+            Shape::TextOrTable(_)
+            | Shape::Text
+            | Shape::Time
+            | Shape::Statuses
+            | Shape::NameOrNames,
             DeValue::String(_),
         )
         | (Shape::Whole | Shape::Statuses, DeValue::Integer(_)) => true,

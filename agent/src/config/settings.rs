@@ -174,6 +174,16 @@ pub struct ProbeSettings {
     /// 2 when only fall is given.
     #[schemars(example = 2)]
     pub rise: Option<i64>,
+    /// The address that probes come from; one of this host's. Needs kernel 6.11.
+    #[schemars(example = &"192.0.2.250")]
+    pub source: Option<String>,
+    /// The interface that probes leave by (SO_BINDTODEVICE). Needs kernel 6.7.
+    #[schemars(example = &"eth1")]
+    pub interface: Option<String>,
+    /// The mark of the probes' packets (SO_MARK), for routing rules: 1 to 4294967295. Needs
+    /// CAP_NET_ADMIN and kernel 6.7.
+    #[schemars(example = 100)]
+    pub mark: Option<i64>,
     /// How a probe's connection is closed.
     pub close: CloseMode,
     /// What becomes of the verdict when this host could not probe (no descriptors, no memory, …)
@@ -208,6 +218,9 @@ impl Default for ProbeSettings {
             initial: None,
             fall: None,
             rise: None,
+            source: None,
+            interface: None,
+            mark: None,
             close: CloseMode::default(),
             on_unknown: UnknownPolicy::default(),
         }
@@ -294,9 +307,10 @@ pub enum UnknownPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoolSettings {
-    /// Name of the probe that judges the backends.
-    #[schemars(example = &"web", extend("x-live" = true))]
-    pub probe: Option<String>,
+    /// Name of the probe that judges the backends, or of several, which they must all pass:
+    /// ["web", "deep"].
+    #[schemars(example = ProbeNames::One("web".to_owned()), extend("x-live" = true))]
+    pub probe: Option<ProbeNames>,
     /// Backends: "ADDRESS:PORT", or a table with more to say. Host names are not looked up. This
     /// and the next two add up; a pool has 65536 backends at most.
     #[schemars(
@@ -305,6 +319,7 @@ pub struct PoolSettings {
             BackendEntry::Table(BackendSettings {
                 name: Some("b2".to_owned()),
                 address: Some("192.0.2.2:80".to_owned()),
+                probe_address: None,
                 weight: Some(2),
             }),
         ],
@@ -322,6 +337,28 @@ pub struct PoolSettings {
     /// The port to probe, when it is not the backend's own.
     #[schemars(example = 8080)]
     pub probe_port: Option<i64>,
+}
+
+/// The probe of a pool, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(extend("format" = "names"))]
+pub enum ProbeNames {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl ProbeNames {
+    /// All of them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
 }
 
 /// A backend in a pool's list.
@@ -348,6 +385,8 @@ pub struct BackendSettings {
     pub name: Option<String>,
     /// `ADDRESS:PORT`.
     pub address: Option<String>,
+    /// `ADDRESS:PORT` to probe instead, when it is another.
+    pub probe_address: Option<String>,
     /// Its share of new flows relative to the others, 1 to 1000; 1 when not given.
     pub weight: Option<i64>,
 }

@@ -34,6 +34,8 @@ pub(super) enum Shape<'a> {
     Time,
     /// A whole number.
     Whole,
+    /// A name, or an array of them.
+    NameOrNames,
     /// A status, a range of them, or an array of both.
     Statuses,
 }
@@ -42,8 +44,10 @@ impl<'a> Shape<'a> {
     /// The shape that `schema` describes.
     pub(super) fn of(schema: &'a Value) -> Self {
         let schema = without_null(schema);
-        if schema.get("format").and_then(Value::as_str) == Some("statuses") {
-            return Self::Statuses;
+        match schema.get("format").and_then(Value::as_str) {
+            Some("statuses") => return Self::Statuses,
+            Some("names") => return Self::NameOrNames,
+            _ => {}
         }
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
             return Self::Table(properties);
@@ -75,6 +79,7 @@ impl<'a> Shape<'a> {
             Self::Choice(_) | Self::Text => "text in quotes",
             Self::Time => "a time in quotes with a unit",
             Self::Whole => "a whole number",
+            Self::NameOrNames => "a name in quotes, or an array of names",
             Self::Statuses => "a status, or an array of statuses and ranges",
         }
     }

@@ -9,7 +9,7 @@ use sickbay_core::bound;
 use sickbay_core::plan::Nanos;
 
 use super::time::{seconds, shown};
-use crate::fleet::{Fleet, Probe};
+use crate::fleet::{Fleet, Pool, Probe};
 
 /// The figures of a validated configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,7 +46,10 @@ pub struct ProbeSummary {
 impl Summary {
     pub(super) fn of(fleet: &Fleet) -> Self {
         let rates = rates(fleet);
-        let is_used = |index: usize| fleet.pools.iter().any(|pool| pool.probe == index);
+        let is_used = |index: usize| {
+            let uses = |pool: &Pool| pool.probe == index || pool.more_probes.contains(&index);
+            fleet.pools.iter().any(uses)
+        };
         let used = fleet.probes.iter().enumerate().filter(|(index, _)| is_used(*index));
         Self {
             services: fleet.services.len(),

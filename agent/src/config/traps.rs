@@ -172,7 +172,7 @@ fn first_healthy_ns_max(probe: &Probe) -> Nanos {
 }
 
 fn unused(fleet: &Fleet, index: usize, report: &mut Report<'_>) {
-    if fleet.pools.iter().any(|pool| pool.probe == index) {
+    if fleet.pools.iter().any(|pool| pool.probe == index || pool.more_probes.contains(&index)) {
         return;
     }
     let name = &fleet.probes[index].name;

@@ -31,6 +31,27 @@ pub enum EngineError {
         /// The running kernel.
         release: String,
     },
+    /// A setting needs what the kernel lacks.
+    #[error(
+        "kernel {release} lacks {feature}, which the probe setting {setting} needs; run a newer \
+         kernel, or remove {setting}"
+    )]
+    SettingNeeds {
+        /// The key in the configuration.
+        setting: &'static str,
+        /// What is missing, with the version that has it.
+        feature: &'static str,
+        /// The running kernel.
+        release: String,
+    },
+    /// This process may not mark its sockets.
+    #[error(
+        "a probe's sockets cannot be marked ({source}); give sickbay CAP_NET_ADMIN or remove mark"
+    )]
+    MarkForbidden {
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// More probes in flight than descriptors.
     #[error(
         "{slots} probes in flight need as many descriptors, and the hard limit (RLIMIT_NOFILE) is \
@@ -103,9 +124,17 @@ impl EngineError {
 
     /// The running kernel lacks `feature`.
     pub(super) fn missing(feature: &'static str) -> Self {
-        let release = read_trimmed("/proc/sys/kernel/osrelease");
-        Self::FeatureMissing { feature, release: release.unwrap_or_else(|| "(unknown)".into()) }
+        Self::FeatureMissing { feature, release: release() }
     }
+
+    /// The running kernel lacks `feature`, which `setting` needs.
+    pub(super) fn setting_needs(setting: &'static str, feature: &'static str) -> Self {
+        Self::SettingNeeds { setting, feature, release: release() }
+    }
+}
+
+fn release() -> String {
+    read_trimmed("/proc/sys/kernel/osrelease").unwrap_or_else(|| "(unknown)".into())
 }
 
 fn read_trimmed(path: &str) -> Option<String> {

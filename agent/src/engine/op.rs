@@ -5,8 +5,8 @@
 
 use sickbay_core::command::Phase;
 
-/// Operations of the longest chain: socket, linger, connect, send, receive.
-pub(super) const CHAIN_OPS_MAX: usize = 5;
+/// Operations of the longest chain: socket, four options, bind, connect, send, receive.
+pub(super) const CHAIN_OPS_MAX: usize = 9;
 
 /// One operation of the ring, as far as its answer is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,18 +14,20 @@ pub(super) const CHAIN_OPS_MAX: usize = 5;
 pub(super) enum Step {
     /// Make the socket in the slot's direct descriptor.
     Socket = 1,
-    /// Have its close send RST.
-    Linger = 2,
+    /// Tell it something: that its close sends RST, its mark, its interface.
+    Option = 2,
+    /// Give it its source address.
+    Bind = 3,
     /// Connect it.
-    Connect = 3,
+    Connect = 4,
     /// Send the request.
-    Send = 4,
+    Send = 5,
     /// Receive once.
-    Receive = 5,
+    Receive = 6,
     /// Cancel what the slot has in flight.
-    Cancel = 6,
+    Cancel = 7,
     /// Close the direct descriptor.
-    Close = 7,
+    Close = 8,
 }
 
 impl Step {
@@ -34,7 +36,7 @@ impl Step {
         match self {
             Self::Socket => Phase::Socket,
             // There is a socket to close, so it is no failure of making one.
-            Self::Linger | Self::Connect => Phase::Connect,
+            Self::Option | Self::Bind | Self::Connect => Phase::Connect,
             Self::Send => Phase::Send,
             Self::Receive | Self::Cancel | Self::Close => Phase::Receive,
         }
@@ -43,12 +45,13 @@ impl Step {
     const fn from_bits(bits: u64) -> Option<Self> {
         Some(match bits {
             1 => Self::Socket,
-            2 => Self::Linger,
-            3 => Self::Connect,
-            4 => Self::Send,
-            5 => Self::Receive,
-            6 => Self::Cancel,
-            7 => Self::Close,
+            2 => Self::Option,
+            3 => Self::Bind,
+            4 => Self::Connect,
+            5 => Self::Send,
+            6 => Self::Receive,
+            7 => Self::Cancel,
+            8 => Self::Close,
             _ => return None,
         })
     }
@@ -100,7 +103,7 @@ mod tests {
             assert_eq!(Tag::unpack(tag.pack()), Some(tag));
         }
         let tag = Tag { slot: 2, generation: 3, step: Step::Connect };
-        assert_eq!(tag.pack(), 0x0300_0003_0000_0002);
+        assert_eq!(tag.pack(), 0x0400_0003_0000_0002);
     }
 
     #[test]

@@ -209,7 +209,8 @@ mod tests {
     fn failing_step_names_the_phase() {
         for (step, phase) in [
             (Step::Socket, Phase::Socket),
-            (Step::Linger, Phase::Connect),
+            (Step::Option, Phase::Connect),
+            (Step::Bind, Phase::Connect),
             (Step::Connect, Phase::Connect),
             (Step::Send, Phase::Send),
             (Step::Receive, Phase::Receive),

@@ -9,17 +9,17 @@
 use std::cell::UnsafeCell;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::socket::{SockaddrIn, SockaddrIn6, SockaddrLike};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket as open, sockopt};
 
+use super::Features;
+use super::endpoint::{Endpoint, RawAddress, RawOption, raw_options, raw_source};
 use super::error::EngineError;
 use super::op::{CHAIN_OPS_MAX, RingFull, Step, Tag};
-use super::{Endpoint, Features};
 use crate::fleet::CloseMode;
 
 /// Bytes of one receive: a probe's response fits as a rule; longer ones take several receives.
@@ -42,6 +42,8 @@ pub(super) struct Ring {
     outstanding: u32,
     features: Features,
     enter_count: u64,
+    /// The chain that is being made; empty between two of them.
+    chain: Vec<squeue::Entry>,
 }
 
 /// The memory that operations point into. Never moved, never grown: boxes of fixed length.
@@ -52,16 +54,12 @@ struct Arenas {
 }
 
 struct TargetMemory {
-    address: Address,
+    address: RawAddress,
+    source: Option<RawAddress>,
+    options: Box<[RawOption]>,
     request_start: usize,
     request_length: u32,
     close: CloseMode,
-}
-
-/// An address as connect(2) wants it.
-enum Address {
-    Ipv4(SockaddrIn),
-    Ipv6(SockaddrIn6),
 }
 
 /// The kernel writes here between a receive and its completion, and nobody reads.
@@ -71,7 +69,7 @@ impl Ring {
     /// A ring with `slots` places for probes of `endpoints`.
     pub(super) fn new(slots: u32, endpoints: &[Endpoint]) -> Result<Self, EngineError> {
         raise_descriptor_limit(slots)?;
-        let uring = set_up(slots)?;
+        let (uring, bind) = set_up(slots)?;
         uring.submitter().register_files_sparse(slots).map_err(|source| {
             match source.raw_os_error() {
                 Some(libc::ENOMEM) => EngineError::NoMemory { slots },
@@ -80,9 +78,11 @@ impl Ring {
             }
         })?;
         let arenas = ManuallyDrop::new(Arenas::new(slots, endpoints));
-        let features = Features { close_by_rst: false };
-        let mut ring = Self { uring, arenas, outstanding: 0, features, enter_count: 0 };
+        let features = Features { close_by_rst: false, bind };
+        let chain = Vec::with_capacity(CHAIN_OPS_MAX);
+        let mut ring = Self { uring, arenas, outstanding: 0, features, enter_count: 0, chain };
         ring.features.close_by_rst = ring.try_linger()?;
+        ring.features.check(endpoints)?;
         Ok(ring)
     }
 
@@ -110,33 +110,43 @@ impl Ring {
         last: Step,
         tag: impl Fn(Step) -> Tag,
     ) -> Result<(), RingFull> {
-        let slot = tag(Step::Socket).slot;
+        let slot = Fixed(tag(Step::Socket).slot);
         let memory = &self.arenas.targets[target as usize];
-        let linked = |entry: squeue::Entry, step: Step| {
+        let by_rst = memory.close == CloseMode::Rst && self.features.close_by_rst;
+        let mut chain = std::mem::take(&mut self.chain);
+        let mut link = |entry: squeue::Entry, step: Step| {
             let entry = entry.user_data(tag(step).pack());
-            if step == last {
+            chain.push(if step == last {
                 entry
             } else {
                 entry.flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS)
-            }
+            });
         };
-        let socket = linked(socket(slot, memory.address.domain()), Step::Socket);
-        let linger = linked(linger(slot), Step::Linger);
-        let connect = linked(memory.address.connect(slot), Step::Connect);
-        let request = &self.arenas.requests[memory.request_start..];
-        let send = opcode::Send::new(Fixed(slot), request.as_ptr(), memory.request_length)
-            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
-        let send = linked(send.build(), Step::Send);
-        let receive = linked(self.receive(slot), Step::Receive);
-
-        let by_rst = memory.close == CloseMode::Rst && self.features.close_by_rst;
-        let chain: &[squeue::Entry] = match (last, by_rst) {
-            (Step::Connect, true) => &[socket, linger, connect],
-            (Step::Connect, false) => &[socket, connect],
-            (_, true) => &[socket, linger, connect, send, receive],
-            (_, false) => &[socket, connect, send, receive],
-        };
-        self.push(chain)?;
+        link(socket(slot.0, &memory.address), Step::Socket);
+        for option in &memory.options {
+            link(set_option(slot.0, option), Step::Option);
+        }
+        if by_rst {
+            link(linger(slot.0), Step::Option);
+        }
+        if let Some(source) = &memory.source {
+            let (pointer, length) = source.parts();
+            link(opcode::Bind::new(slot, pointer, length).build(), Step::Bind);
+        }
+        let (pointer, length) = memory.address.parts();
+        link(opcode::Connect::new(slot, pointer, length).build(), Step::Connect);
+        if last != Step::Connect {
+            // An empty one sends nothing and goes on.
+            let request = &self.arenas.requests[memory.request_start..];
+            let send = opcode::Send::new(slot, request.as_ptr(), memory.request_length)
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
+            link(send.build(), Step::Send);
+            link(self.receive(slot.0), Step::Receive);
+        }
+        let pushed = self.push(&chain);
+        chain.clear();
+        self.chain = chain;
+        pushed?;
         self.outstanding += 1;
         Ok(())
     }
@@ -230,8 +240,8 @@ impl Ring {
     fn try_linger(&mut self) -> Result<bool, EngineError> {
         let tag = |step| Tag { slot: 0, generation: 0, step }.pack();
         let entries = [
-            socket(0, libc::AF_INET).user_data(tag(Step::Socket)),
-            linger(0).user_data(tag(Step::Linger)),
+            socket(0, &raw_source([127, 0, 0, 1].into())).user_data(tag(Step::Socket)),
+            linger(0).user_data(tag(Step::Option)),
             opcode::Close::new(Fixed(0)).build().user_data(tag(Step::Close)),
         ];
         for entry in entries {
@@ -240,7 +250,7 @@ impl Ring {
             let answer = self.pop_completion();
             let (tag, result) = answer.ok_or_else(|| EngineError::missing("direct sockets"))?;
             match tag.map(|tag| tag.step) {
-                Some(Step::Linger) => self.features.close_by_rst = result == 0,
+                Some(Step::Option) => self.features.close_by_rst = result == 0,
                 Some(Step::Socket) if result < 0 => {
                     let source = io::Error::from_raw_os_error(-result);
                     return Err(EngineError::Call { call: "making a socket", source });
@@ -287,7 +297,9 @@ impl Arenas {
             let request_start = requests.len();
             requests.extend_from_slice(&endpoint.request);
             TargetMemory {
-                address: Address::from(endpoint.address),
+                address: RawAddress::from(endpoint.address),
+                source: endpoint.socket.source.map(raw_source),
+                options: raw_options(&endpoint.socket),
                 request_start,
                 request_length: u32::try_from(endpoint.request.len())
                     .expect("validated configuration: a request is far below 4 GiB"),
@@ -300,34 +312,35 @@ impl Arenas {
     }
 }
 
-impl Address {
-    const fn domain(&self) -> i32 {
-        match self {
-            Self::Ipv4(_) => libc::AF_INET,
-            Self::Ipv6(_) => libc::AF_INET6,
+impl Features {
+    /// Whether every endpoint can be probed as it wants to be.
+    fn check(self, endpoints: &[Endpoint]) -> Result<(), EngineError> {
+        let mut marks = endpoints.iter().filter_map(|endpoint| endpoint.socket.mark);
+        let options = "setting socket options on the ring (6.7)";
+        for endpoint in endpoints {
+            if endpoint.socket.source.is_some() && !self.bind {
+                return Err(EngineError::setting_needs("source", "IORING_OP_BIND (6.11)"));
+            }
+            if endpoint.socket.interface.is_some() && !self.close_by_rst {
+                return Err(EngineError::setting_needs("interface", options));
+            }
         }
-    }
-
-    fn connect(&self, slot: u32) -> squeue::Entry {
-        let (pointer, length) = match self {
-            Self::Ipv4(address) => (address.as_ptr(), address.len()),
-            Self::Ipv6(address) => (address.as_ptr(), address.len()),
+        let Some(mark) = marks.next() else {
+            return Ok(());
         };
-        opcode::Connect::new(Fixed(slot), pointer, length).build()
-    }
-}
-
-impl From<SocketAddr> for Address {
-    fn from(address: SocketAddr) -> Self {
-        match address {
-            SocketAddr::V4(address) => Self::Ipv4(SockaddrIn::from(address)),
-            SocketAddr::V6(address) => Self::Ipv6(SockaddrIn6::from(address)),
+        if !self.close_by_rst {
+            return Err(EngineError::setting_needs("mark", options));
         }
+        let flags = SockFlag::SOCK_CLOEXEC;
+        open(AddressFamily::Inet, SockType::Stream, flags, None)
+            .and_then(|tried| setsockopt(&tried, sockopt::Mark, &mark))
+            .map_err(|errno| EngineError::MarkForbidden { source: errno.into() })
     }
 }
 
-/// A ring of the kind used here, and every operation used on it, or why there is none.
-fn set_up(slots: u32) -> Result<IoUring, EngineError> {
+/// A ring of the kind used here, with every operation that is used on each, or why there is none;
+/// and whether it can bind.
+fn set_up(slots: u32) -> Result<(IoUring, bool), EngineError> {
     // Per slot one operation and one cancel can be unanswered, so the queue does not overflow; on a
     // ring so large that it could, the kernel keeps what does not fit (IORING_FEAT_NODROP).
     let completions = (2 * slots).clamp(2 * SUBMISSION_ENTRIES, COMPLETION_ENTRIES_MAX);
@@ -361,7 +374,7 @@ fn set_up(slots: u32) -> Result<IoUring, EngineError> {
             return Err(EngineError::missing(feature));
         }
     }
-    Ok(uring)
+    Ok((uring, probe.is_supported(opcode::Bind::CODE)))
 }
 
 /// The kernel holds a ring's table of direct descriptors to RLIMIT_NOFILE, though its sockets take
@@ -384,11 +397,17 @@ fn raise_descriptor_limit(slots: u32) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn socket(slot: u32, domain: i32) -> squeue::Entry {
+fn socket(slot: u32, address: &RawAddress) -> squeue::Entry {
     let place = DestinationSlot::try_from_slot_target(slot).expect("slots are below 2^31");
-    opcode::Socket::new(domain, libc::SOCK_STREAM, libc::IPPROTO_TCP)
+    opcode::Socket::new(address.domain(), libc::SOCK_STREAM, address.protocol())
         .file_index(Some(place))
         .build()
+}
+
+fn set_option(slot: u32, option: &RawOption) -> squeue::Entry {
+    let (pointer, length) = (option.value.as_ptr(), option.value.len() as u32);
+    let (level, name) = (option.level as u32, option.name as u32);
+    opcode::SetSockOpt::new(Fixed(slot), level, name, pointer.cast(), length).build()
 }
 
 fn linger(slot: u32) -> squeue::Entry {

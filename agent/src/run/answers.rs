@@ -101,12 +101,12 @@ impl Answers {
         &self,
         position: usize,
         backend: &Backend,
-        record: &TargetRecord,
+        (record, probe): (&TargetRecord, usize),
         counters: Option<BackendCounters>,
         clocks: &Clocks,
     ) -> BackendView {
         let pool = &self.fleet.pools[backend.pool];
-        let probe = &self.fleet.probes[pool.probe];
+        let probe = &self.fleet.probes[probe];
         let words = self.words.read().unwrap_or_else(PoisonError::into_inner);
         BackendView {
             name: format!("{}.{}", pool.name, backend.name),
@@ -127,6 +127,23 @@ impl Answers {
             cause: cause_text(record, probe.spec.timeout_ns),
             counters: counters.map(Into::into),
         }
+    }
+
+    /// The record that says how a backend is, with its probe: of several the first one whose state
+    /// is the worst, since all must be healthy.
+    fn telling(&self, backend: &Backend) -> (TargetRecord, usize) {
+        let rank = |record: &TargetRecord| match ProbeState::from_board(record.state) {
+            Some(ProbeState::Sick) => 0,
+            Some(ProbeState::Unknown) | None => 1,
+            Some(ProbeState::Warming) => 2,
+            Some(ProbeState::Healthy) => 3,
+        };
+        let judged = backend.judged(&self.fleet.pools[backend.pool]);
+        let records = judged.map(|(target, probe)| {
+            let target = u32::try_from(target).expect("targets are counted in u32");
+            (self.board.read_target(target).unwrap_or_default(), probe)
+        });
+        records.min_by_key(|(record, _)| rank(record)).expect("a backend has a target")
     }
 
     fn service_view(&self, index: u32, service: &Service) -> ServiceView {
@@ -165,11 +182,10 @@ impl Host for Answers {
             .enumerate()
             .filter(|(_, backend)| wanted(backend))
             .map(|(position, backend)| {
-                let target = u32::try_from(backend.target).expect("targets are counted in u32");
-                let record = self.board.read_target(target).unwrap_or_default();
+                let (record, probe) = self.telling(backend);
                 let counters =
                     counters.as_ref().and_then(|all| all.get(backend.index as usize)).copied();
-                self.backend_view(position, backend, &record, counters, &clocks)
+                self.backend_view(position, backend, (&record, probe), counters, &clocks)
             })
             .collect()
     }

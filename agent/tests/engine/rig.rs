@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sickbay::engine::{Counters, Endpoint, Engine, Sink};
-use sickbay::fleet::CloseMode;
+use sickbay::fleet::{CloseMode, SocketOptions};
 use sickbay_core::command::{Change, Outcome, Report};
 use sickbay_core::plan::{
     Family, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
@@ -103,13 +103,14 @@ impl Setup {
 
     fn endpoints(&self) -> Vec<Endpoint> {
         let endpoint = |(address, http): &(SocketAddr, bool)| Endpoint {
-            address: *address,
+            address: (*address).into(),
             request: if *http {
                 b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n".to_vec()
             } else {
                 Vec::new()
             },
             close: self.close,
+            socket: SocketOptions::default(),
         };
         self.targets.iter().map(endpoint).collect()
     }

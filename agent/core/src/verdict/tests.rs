@@ -178,3 +178,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn backend_is_healthy_when_all_its_judges_say_so() {
+    use Verdict::{Healthy, Sick, Warming};
+    for (verdicts, together) in [
+        (&[Healthy][..], Healthy),
+        (&[Healthy, Healthy], Healthy),
+        (&[Healthy, Warming], Warming),
+        (&[Warming, Healthy], Warming),
+        (&[Healthy, Sick], Sick),
+        (&[Sick, Warming, Healthy], Sick),
+        (&[Warming, Sick], Sick),
+    ] {
+        assert_eq!(all(verdicts.iter().copied()), together, "{verdicts:?}");
+    }
+}

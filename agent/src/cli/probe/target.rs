@@ -5,13 +5,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use sickbay_core::hash;
 use sickbay_core::limits::{INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN};
 use sickbay_core::plan::{
-    Family, JudgeSpec, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
+    JudgeSpec, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
     TargetSpec,
 };
 
 use super::ProbeArgs;
-use crate::engine::Endpoint;
-use crate::fleet::CloseMode;
+use crate::engine::{Address, Endpoint};
+use crate::fleet::{CloseMode, SocketOptions};
 use crate::shard::ShardPlan;
 
 /// Probes in flight at most.
@@ -64,6 +64,10 @@ impl Settings {
         let mut notes = Vec::new();
         let mut endpoints = Vec::with_capacity(arguments.targets.len());
         for text in &arguments.targets {
+            if let Some(place) = text.strip_prefix("unix:") {
+                endpoints.push(unix_endpoint(text, place, arguments.host.as_deref())?);
+                continue;
+            }
             let place = Place::parse(text)?;
             let address = place.resolve(text, &mut notes)?;
             endpoints.push(place.endpoint(address, arguments.host.as_deref()));
@@ -113,12 +117,14 @@ impl Settings {
     }
 
     fn target_spec(&self, (probe, endpoint): &(ProbeIndex, Endpoint)) -> TargetSpec {
-        let address = endpoint.address;
-        let text = address.ip().to_string();
+        let (text, port) = match endpoint.address {
+            Address::Inet(address) => (address.ip().to_string(), address.port()),
+            address @ Address::Unix(_) => (address.to_string(), 0),
+        };
         TargetSpec {
-            identity: hash::identity(text.as_bytes(), address.port(), &endpoint.request),
+            identity: hash::identity(text.as_bytes(), port, &endpoint.request),
             probe: *probe,
-            family: if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 },
+            family: endpoint.address.family(),
             initial: self.initial,
         }
     }
@@ -186,17 +192,42 @@ impl<'a> Place<'a> {
     }
 
     fn endpoint(&self, address: SocketAddr, host: Option<&str>) -> (ProbeIndex, Endpoint) {
-        let request = self.path.map_or_else(Vec::new, |path| {
-            let slash = if path.starts_with('/') { "" } else { "/" };
-            let host = host.unwrap_or(self.written);
-            // The bytes that Varnish sends.
-            format!("GET {slash}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
-                .into_bytes()
-        });
-        let probe = if self.path.is_some() { HTTP } else { TCP };
-        // By FIN: at this rate TIME_WAIT costs nothing, and no server logs a reset.
-        (probe, Endpoint { address, request, close: CloseMode::Fin })
+        endpoint(address.into(), self.path, host.unwrap_or(self.written))
     }
+}
+
+/// `/FILE[:/URL]` or `@NAME[:/URL]`: the unix socket that is meant, and HTTP on it if there is a
+/// URL. The Host is Varnish's, unless one is given.
+fn unix_endpoint(
+    text: &str,
+    place: &str,
+    host: Option<&str>,
+) -> Result<(ProbeIndex, Endpoint), UsageError> {
+    let (socket, url) = match place.find(":/") {
+        Some(end) => (&place[..end], Some(&place[end + 1..])),
+        None => (place, None),
+    };
+    let Some(address) = Address::unix(socket) else {
+        return refuse(format!(
+            "{}: write unix:/PATH or unix:@NAME, of at most 107 bytes, and :/URL behind it to \
+             probe HTTP",
+            text.escape_debug()
+        ));
+    };
+    Ok(endpoint(address, url, host.unwrap_or("0.0.0.0")))
+}
+
+fn endpoint(address: Address, path: Option<&str>, host: &str) -> (ProbeIndex, Endpoint) {
+    let request = path.map_or_else(Vec::new, |path| {
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        // The bytes that Varnish sends.
+        format!("GET {slash}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+            .into_bytes()
+    });
+    let probe = if path.is_some() { HTTP } else { TCP };
+    // By FIN: at this rate TIME_WAIT costs nothing, and no server logs a reset.
+    let (close, socket) = (CloseMode::Fin, SocketOptions::default());
+    (probe, Endpoint { address, request, close, socket })
 }
 
 /// `HOST:PORT` from what was written, with `port` when it has none.
@@ -294,6 +325,20 @@ mod tests {
             endpoint.request,
             b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn unix_socket_is_probed_over_http_when_a_url_follows() {
+        let read = |text: &str| unix_endpoint(text, text.strip_prefix("unix:").unwrap(), None);
+        let (probe, endpoint) = read("unix:/run/a.sock:/health").unwrap();
+        assert_eq!((probe, endpoint.address), (HTTP, Address::unix("/run/a.sock").unwrap()));
+        assert_eq!(
+            endpoint.request,
+            b"GET /health HTTP/1.1\r\nHost: 0.0.0.0\r\nConnection: close\r\n\r\n"
+        );
+        let (probe, endpoint) = read("unix:@name").unwrap();
+        assert_eq!((probe, endpoint.request), (TCP, Vec::new()));
+        assert!(read("unix:a.sock").unwrap_err().to_string().contains("write unix:/PATH"));
     }
 
     #[test]

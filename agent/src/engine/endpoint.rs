@@ -1,0 +1,176 @@
+//! Where a target is and what its sockets are told, for people and as the kernel reads it.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use nix::sys::socket::{SockaddrIn, SockaddrIn6, SockaddrLike, UnixAddr};
+use sickbay_core::plan::Family;
+
+use crate::fleet::{CloseMode, SocketOptions};
+
+/// Where a target is and what it is sent; by the plan's target index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where to connect.
+    pub address: Address,
+    /// The whole request; empty when nothing is sent.
+    pub request: Vec<u8>,
+    /// How its connection is closed.
+    pub close: CloseMode,
+    /// What its sockets are told before they connect.
+    pub socket: SocketOptions,
+}
+
+/// Where a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A TCP port.
+    Inet(SocketAddr),
+    /// A unix socket: a file, or an abstract name.
+    Unix(UnixAddr),
+}
+
+impl Address {
+    /// The unix socket of this file, or with "@" before it of this abstract name; `None` when the
+    /// path is relative or either is empty or too long (107 bytes).
+    #[must_use]
+    pub fn unix(text: &str) -> Option<Self> {
+        let address = match text.strip_prefix('@') {
+            Some("") => return None,
+            Some(name) => UnixAddr::new_abstract(name.as_bytes()),
+            None if text.starts_with('/') => UnixAddr::new(text),
+            None => return None,
+        };
+        address.ok().map(Self::Unix)
+    }
+
+    /// Which of the registers a connection moves.
+    #[must_use]
+    pub const fn family(&self) -> Family {
+        match self {
+            Self::Inet(SocketAddr::V4(_)) => Family::Ipv4,
+            Self::Inet(SocketAddr::V6(_)) => Family::Ipv6,
+            Self::Unix(_) => Family::Unix,
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Inet(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => address.fmt(formatter),
+            Self::Unix(address) => write!(formatter, "unix:{address}"),
+        }
+    }
+}
+
+/// An address as connect(2) and bind(2) want it.
+#[derive(Debug)]
+pub(super) enum RawAddress {
+    Ipv4(SockaddrIn),
+    Ipv6(SockaddrIn6),
+    Unix(UnixAddr),
+}
+
+impl RawAddress {
+    pub(super) const fn domain(&self) -> i32 {
+        match self {
+            Self::Ipv4(_) => libc::AF_INET,
+            Self::Ipv6(_) => libc::AF_INET6,
+            Self::Unix(_) => libc::AF_UNIX,
+        }
+    }
+
+    pub(super) const fn protocol(&self) -> i32 {
+        match self {
+            Self::Ipv4(_) | Self::Ipv6(_) => libc::IPPROTO_TCP,
+            Self::Unix(_) => 0,
+        }
+    }
+
+    /// Its bytes and their number. The pointer is good while `self` is not moved.
+    pub(super) fn parts(&self) -> (*const libc::sockaddr, libc::socklen_t) {
+        match self {
+            Self::Ipv4(address) => (address.as_ptr(), address.len()),
+            Self::Ipv6(address) => (address.as_ptr(), address.len()),
+            Self::Unix(address) => (SockaddrLike::as_ptr(address), address.len()),
+        }
+    }
+}
+
+impl From<Address> for RawAddress {
+    fn from(address: Address) -> Self {
+        match address {
+            Address::Inet(SocketAddr::V4(address)) => Self::Ipv4(SockaddrIn::from(address)),
+            Address::Inet(SocketAddr::V6(address)) => Self::Ipv6(SockaddrIn6::from(address)),
+            Address::Unix(address) => Self::Unix(address),
+        }
+    }
+}
+
+/// A socket option as setsockopt(2) wants it.
+#[derive(Debug)]
+pub(super) struct RawOption {
+    pub(super) level: i32,
+    pub(super) name: i32,
+    pub(super) value: Box<[u8]>,
+}
+
+/// What a socket is told before it connects, in that order, its linger aside.
+pub(super) fn raw_options(options: &SocketOptions) -> Box<[RawOption]> {
+    let SocketOptions { source, interface, mark } = options;
+    let option = |level, name, value: &[u8]| RawOption { level, name, value: value.into() };
+    let mut raw = Vec::new();
+    if let Some(mark) = mark {
+        raw.push(option(libc::SOL_SOCKET, libc::SO_MARK, &mark.to_ne_bytes()));
+    }
+    if let Some(interface) = interface {
+        raw.push(option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, interface.as_bytes()));
+    }
+    if source.is_some() {
+        // The port is chosen when the peer is known too: sources then share the ports (Linux 4.2).
+        let on = 1_i32.to_ne_bytes();
+        raw.push(option(libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, &on));
+    }
+    raw.into()
+}
+
+/// The address to bind to: any port of the source.
+pub(super) fn raw_source(source: IpAddr) -> RawAddress {
+    RawAddress::from(Address::Inet(SocketAddr::new(source, 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unix_address_is_a_file_or_an_abstract_name() {
+        let shown = |text: &str| Address::unix(text).map(|address| address.to_string());
+        assert_eq!(shown("/run/a.sock").as_deref(), Some("unix:/run/a.sock"));
+        assert!(shown("@name").is_some());
+        for text in ["", "@", "run/a.sock", &format!("/{}", "x".repeat(108))] {
+            assert_eq!(shown(text), None, "{text}");
+        }
+        assert_eq!(Address::unix("@name").map(|it| it.family()), Some(Family::Unix));
+    }
+
+    #[test]
+    fn socket_is_told_what_was_asked_for_and_nothing_else() {
+        assert!(raw_options(&SocketOptions::default()).is_empty());
+        let options = SocketOptions {
+            source: Some([127, 0, 0, 2].into()),
+            interface: Some("lo".into()),
+            mark: Some(7),
+        };
+        let told: Vec<_> = raw_options(&options).iter().map(|it| (it.level, it.name)).collect();
+        // SO_MARK, SO_BINDTODEVICE, IP_BIND_ADDRESS_NO_PORT: <asm-generic/socket.h>, <linux/in.h>.
+        assert_eq!(told, [(1, 36), (1, 25), (0, 24)]);
+    }
+}
