@@ -24,6 +24,9 @@ fn example_is_right_and_warns_of_nothing() {
     assert_eq!(good.fleet.attachments.len(), 1);
 }
 
+/// Keys that say nothing to an http probe with a url.
+const GO_WITH_OTHERS: [&str; 4] = ["# request = ", "# send = ", "# expect = ", "# body_max = "];
+
 #[test]
 fn every_commented_key_is_right_when_it_is_put_in() {
     let text = example();
@@ -46,6 +49,10 @@ fn every_commented_key_is_right_when_it_is_put_in() {
             }
             Err(error) if line.starts_with("# window") => {
                 assert!(error.to_string().contains("Must specify threshold"), "{error}");
+            }
+            // These go with other keys than the example's.
+            Err(error) if GO_WITH_OTHERS.iter().any(|key| line.starts_with(key)) => {
+                assert!(error.to_string().contains("has no meaning"), "{error}");
             }
             Err(error) => panic!("{line}: {error}"),
         }

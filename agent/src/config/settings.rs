@@ -125,7 +125,7 @@ pub struct ProbeSettings {
     /// given.
     #[schemars(example = 65536)]
     pub body_max: Option<i64>,
-    /// Text that is sent once the connection is open, "\\r\\n" for a line's end; tcp only, with
+    /// Text that is sent once the connection is open, "\r\n" for a line's end; tcp only, with
     /// expect.
     #[schemars(example = &"PING\r\n")]
     pub send: Option<String>,

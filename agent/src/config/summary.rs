@@ -154,5 +154,6 @@ fn time_to_sick_ns_max(probe: &Probe) -> Nanos {
 
 /// From a backend's recovery to its verdict at most; see [`bound::to_healthy`].
 fn time_to_healthy_ns_max(probe: &Probe) -> Nanos {
-    bound::to_healthy(probe.rule, probe.spec.interval_ns, probe.spec.timeout_ns).worst_ns
+    let interval_ns = probe.spec.pace.sick_ns.unwrap_or(0).max(probe.spec.interval_ns);
+    bound::to_healthy(probe.rule, interval_ns, probe.spec.timeout_ns).worst_ns
 }
