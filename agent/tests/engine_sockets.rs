@@ -17,8 +17,8 @@ use sickbay::shard::{Shards, split};
 use sickbay_core::command::{Change, Outcome, Report, Verdict};
 use sickbay_core::pattern::Pattern;
 use sickbay_core::plan::{
-    JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
-    TargetSpec,
+    Compat, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    TargetIndex, TargetSpec,
 };
 use sickbay_core::prober::Prober;
 use sickbay_core::text::Bits;
@@ -53,6 +53,7 @@ fn first(endpoint: &Endpoint, kind: ProbeKind) -> (Outcome, String) {
             timeout_ns: 1_000_000_000,
             kind,
             pace: Pace::STEADY,
+            compat: Compat::Off,
         }],
         targets: vec![TargetSpec {
             identity: 1,

@@ -13,7 +13,7 @@ use sickbay::engine::{OutcomeKind, Sink};
 use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, Request, SocketOptions, Target};
 use sickbay::shard::{Shards, split};
 use sickbay_core::command::{Change, Report, Verdict};
-use sickbay_core::plan::{Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
+use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
 use sickbay_core::prober::Prober;
 use sickbay_tests::farm::Farm;
 
@@ -149,6 +149,7 @@ fn fleet(farm: &Farm) -> Fleet {
             timeout_ns: 1_000_000_000,
             kind: ProbeKind::http(200),
             pace: Pace::STEADY,
+            compat: Compat::Off,
         },
         rule: Rule::Window { window: 8, threshold: 3 },
         initial: 2,

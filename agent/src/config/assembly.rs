@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use sickbay_core::hash;
 use sickbay_core::pattern::Pattern;
-use sickbay_core::plan::{Pace, ProbeKind};
+use sickbay_core::plan::{Compat, Pace, ProbeKind};
 use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 
 use super::pools::DraftPool;
@@ -199,6 +199,9 @@ fn distinction(probe: &Probe) -> Vec<u8> {
     bytes.extend(interface.iter().flat_map(|interface| interface.bytes()));
     bytes.extend(mark.unwrap_or_default().to_le_bytes());
     bytes.push(u8::from(probe.close == CloseMode::Fin));
+    if let Compat::Varnish { expect_close } = probe.spec.compat {
+        bytes.extend([b'v', u8::from(expect_close)]);
+    }
     bytes
 }
 

@@ -4,11 +4,11 @@
 use sickbay_core::limits::{
     INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN, WINDOW_MAX,
 };
-use sickbay_core::plan::{Nanos, OnUnknown, Pace, ProbeSpec, Rule};
+use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeSpec, Rule};
 
 use super::problem::{Report, Step, quoted};
 use super::question::Question;
-use super::settings::{ProbeSettings, Settings, UnknownPolicy};
+use super::settings::{CompatSetting, ProbeSettings, Settings, UnknownPolicy};
 use super::time;
 use super::{endpoint, name};
 use crate::fleet::{Probe, SocketOptions};
@@ -49,9 +49,10 @@ impl<'a> Draft<'a, '_, '_> {
         let pace = self.pace(interval_ns);
         let socket = self.socket();
         let question = Question { name: self.name, probe: settings, report: self.report }.read();
+        let compat = self.compat();
         Probe {
             name: self.name.to_owned(),
-            spec: ProbeSpec { interval_ns, timeout_ns, kind: question.kind, pace },
+            spec: ProbeSpec { interval_ns, timeout_ns, kind: question.kind, pace, compat },
             rule,
             initial,
             on_unknown: match settings.on_unknown {
@@ -184,6 +185,32 @@ impl<'a> Draft<'a, '_, '_> {
             self.report.whole(&place, mark, 1..=i64::from(u32::MAX))
         });
         SocketOptions { source, interface: settings.interface.clone(), mark }
+    }
+
+    fn compat(&mut self) -> Compat {
+        let settings = self.probe;
+        if settings.compat.is_none() && settings.expect_close.is_some() {
+            let place = self.at("expect_close");
+            let problem = "expect_close has no meaning without compat: the framing ends a response";
+            self.report.error(&place, problem, "remove it, or write compat = \"varnish\"");
+        }
+        let beyond = [
+            ("expect_header", settings.expect_header.is_some()),
+            ("expect_body", settings.expect_body.is_some()),
+            ("jitter", settings.jitter.is_some()),
+        ];
+        for (key, _) in beyond.into_iter().filter(|(_, given)| *given && settings.compat.is_some())
+        {
+            let place = self.at(key);
+            let problem = format!("{key} is not known to Varnish, whose behaviour is asked for");
+            self.report.error(&place, problem, "remove it, or remove compat");
+        }
+        match settings.compat {
+            None => Compat::Off,
+            Some(CompatSetting::Varnish) => {
+                Compat::Varnish { expect_close: settings.expect_close.unwrap_or(true) }
+            }
+        }
     }
 
     fn jitter(&mut self) -> u8 {

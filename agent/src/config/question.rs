@@ -118,6 +118,7 @@ impl<'a> Question<'a, '_, '_> {
                 ("expected_response", settings.expected_response.is_some()),
                 ("expect_header", settings.expect_header.is_some()),
                 ("expect_body", settings.expect_body.is_some()),
+                ("compat", settings.compat.is_some()),
             ],
         );
         if settings.expect.is_none() {

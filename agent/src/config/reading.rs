@@ -141,7 +141,8 @@ fn prune<'s>(
             | Shape::NameOrNames,
             DeValue::String(_),
         )
-        | (Shape::Whole | Shape::Statuses, DeValue::Integer(_)) => true,
+        | (Shape::Whole | Shape::Statuses, DeValue::Integer(_))
+        | (Shape::Truth, DeValue::Boolean(_)) => true,
         (_, found) => {
             let mend = mend_of_type(shape, found);
             let problem = format!("must be {}, but is {}", shape.noun(), noun(found));

@@ -38,6 +38,8 @@ pub(super) enum Shape<'a> {
     NameOrNames,
     /// A status, a range of them, or an array of both.
     Statuses,
+    /// True or false.
+    Truth,
 }
 
 impl<'a> Shape<'a> {
@@ -67,6 +69,9 @@ impl<'a> Shape<'a> {
         if schema.get("format").and_then(Value::as_str) == Some("duration") {
             return Self::Time;
         }
+        if has_type(schema, "boolean") {
+            return Self::Truth;
+        }
         if has_type(schema, "integer") { Self::Whole } else { Self::Text }
     }
 
@@ -81,6 +86,7 @@ impl<'a> Shape<'a> {
             Self::Whole => "a whole number",
             Self::NameOrNames => "a name in quotes, or an array of names",
             Self::Statuses => "a status, or an array of statuses and ranges",
+            Self::Truth => "true or false",
         }
     }
 }

@@ -9,8 +9,8 @@ use sickbay::engine::{Counters, Endpoint, Engine, Sink};
 use sickbay::fleet::{CloseMode, SocketOptions};
 use sickbay_core::command::{Change, Outcome, Report};
 use sickbay_core::plan::{
-    Family, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
-    TargetIndex, TargetSpec,
+    Compat, Family, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec,
+    Rule, TargetIndex, TargetSpec,
 };
 use sickbay_core::prober::Prober;
 
@@ -80,6 +80,7 @@ impl Setup {
             timeout_ns: self.timeout.as_nanos() as Nanos,
             kind,
             pace: Pace::STEADY,
+            compat: Compat::Off,
         };
         let target = |(index, (address, http)): (usize, &(SocketAddr, bool))| TargetSpec {
             identity: index as u128,

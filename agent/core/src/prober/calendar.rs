@@ -55,6 +55,11 @@ impl Calendar {
         self.interval_ns
     }
 
+    /// Is due then, whatever the slots.
+    pub(super) const fn postpone(&mut self, due_ns: Nanos) {
+        (self.slot_ns, self.due_ns) = (due_ns, due_ns);
+    }
+
     /// The slot has come: moves on to the first one after `now`. Gives when it was due, and how
     /// many between were skipped.
     pub(super) fn next_slot(&mut self, now: Nanos) -> (Nanos, u64) {

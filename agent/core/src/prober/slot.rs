@@ -3,6 +3,7 @@
 use super::answer::Banner;
 use crate::command::{Command, Outcome, Report};
 use crate::plan::{Nanos, SlotIndex, TargetIndex};
+use crate::reply::Reply;
 use crate::response::Response;
 
 /// End of a list.
@@ -66,6 +67,8 @@ struct Slot {
     started_ns: Nanos,
     response: Response,
     banner: Banner,
+    /// The response of a probe that behaves as Varnish's.
+    reply: Reply,
 }
 
 impl Slots {
@@ -83,6 +86,7 @@ impl Slots {
             started_ns: 0,
             response: Response::new(false),
             banner: Banner::NEW,
+            reply: Reply::NEW,
         };
         Self {
             slots: (0..count).map(slot).collect(),
@@ -118,6 +122,10 @@ impl Slots {
 
     pub(super) fn banner(&mut self, slot: u32) -> &mut Banner {
         &mut self.slots[slot as usize].banner
+    }
+
+    pub(super) fn reply(&mut self, slot: u32) -> &mut Reply {
+        &mut self.slots[slot as usize].reply
     }
 
     pub(super) fn any_free(&self) -> bool {
@@ -167,6 +175,7 @@ impl Slots {
         (slot.target, slot.scheduled_ns, slot.started_ns) = (target, scheduled_ns, now);
         slot.response = Response::new(head);
         slot.banner = Banner::NEW;
+        slot.reply = Reply::NEW;
         self.used_count += 1;
         self.unended_count += 1;
         self.unexpired_count += 1;
@@ -202,7 +211,7 @@ impl Slots {
         let report = Report {
             target: TargetIndex(slot.target),
             outcome,
-            line: slot.response.line(),
+            line: if slot.reply.is_begun() { slot.reply.line() } else { slot.response.line() },
             scheduled_ns: slot.scheduled_ns,
             started_ns: slot.started_ns,
             duration_ns: now.saturating_sub(slot.started_ns),

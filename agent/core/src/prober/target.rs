@@ -8,8 +8,8 @@ use super::waiting::NONE;
 use crate::average;
 use crate::command::Outcome;
 use crate::limits::{UNKNOWN_INTERVALS, UNKNOWN_NS_MIN};
-use crate::plan::{Family, Nanos, Plan, ProbeSpec};
-use crate::register;
+use crate::plan::{Compat, Family, Nanos, Plan, ProbeSpec};
+use crate::register::{self, HAPPY};
 
 /// Where a target's probe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,7 @@ pub(super) struct Target {
     judge_count: u32,
     place: Place,
     family: Family,
+    compat: Compat,
     /// Happy probes in the average, at most 4.
     rate: u8,
 }
@@ -52,9 +53,11 @@ impl Target {
         let judges = &plan.judges[judge_first..judge_end];
         // With several rules over one register the largest clamps: the others want no more.
         let threshold = judges.iter().map(|judge| judge.rule.goods_to_healthy()).max();
+        let registers = register::prefilled(spec.initial, threshold.unwrap_or(u8::MAX));
+        let compat = plan.probes[spec.probe.0 as usize].compat;
         Self {
             history: History {
-                registers: register::prefilled(spec.initial, threshold.unwrap_or(u8::MAX)),
+                registers,
                 average_s: 0.0,
                 last_ns: 0,
                 last_result_ns: 0,
@@ -70,7 +73,9 @@ impl Target {
             judge_count: judges.len() as u32,
             place: Place::Idle,
             family: spec.family,
-            rate: 0,
+            compat,
+            // Varnish's average knows the assumed results as ones that took no time.
+            rate: if compat.is_varnish() { registers[HAPPY].count_ones() as u8 } else { 0 },
         }
     }
 
@@ -109,6 +114,21 @@ impl Target {
         self.calendar.turn(mood, probe, self.scheduled_ns, now)
     }
 
+    /// The interval as it is now.
+    pub(super) const fn interval_ns(&self) -> Nanos {
+        self.calendar.interval_ns()
+    }
+
+    /// Is due then, not at its next slot.
+    pub(super) const fn postpone(&mut self, due_ns: Nanos) {
+        self.calendar.postpone(due_ns);
+    }
+
+    /// Whether it is due an interval after its last probe's end, not at slots of its own.
+    pub(super) const fn is_postponed(&self) -> bool {
+        self.compat.is_varnish()
+    }
+
     pub(super) fn wait(&mut self, scheduled_ns: Nanos) {
         self.place = Place::Waiting;
         self.scheduled_ns = scheduled_ns;
@@ -144,7 +164,7 @@ impl Target {
             history.indeterminate = history.indeterminate.saturating_add(1);
             return false;
         };
-        register::record(&mut history.registers, outcome, self.family);
+        register::record(&mut history.registers, outcome, self.family, self.compat);
         history.last_ns = if is_reception(outcome) { duration_ns } else { 0 };
         if good {
             average::add(&mut history.average_s, &mut self.rate, duration_ns as f64 / 1e9);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::command::{ChangeCause, Malformed};
-use crate::plan::{Family, JudgeSpec, OnUnknown, Pace, ProbeIndex, Rule, TargetSpec};
+use crate::plan::{Compat, Family, JudgeSpec, OnUnknown, Pace, ProbeIndex, Rule, TargetSpec};
 
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1000 * MS;
@@ -30,6 +30,7 @@ fn plan(target_count: u32, slot_count: u32, kind: ProbeKind) -> Plan {
             timeout_ns: 200 * MS,
             kind,
             pace: Pace::STEADY,
+            compat: Compat::Off,
         }],
         targets: (0..target_count).map(target).collect(),
         judges: (0..target_count).map(judge).collect(),
@@ -120,6 +121,7 @@ impl Bench {
     }
 }
 
+mod compat;
 mod judging;
 mod pace;
 mod probing;
