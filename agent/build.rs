@@ -19,10 +19,7 @@ fn main() {
         std::fs::write(&stub, []).expect("cargo made OUT_DIR for us to write to");
         stub
     });
-    println!(
-        "cargo::rustc-env=SICKBAY_EMBEDDED_OBJECT={}",
-        path.display()
-    );
+    println!("cargo::rustc-env=SICKBAY_EMBEDDED_OBJECT={}", path.display());
 }
 
 /// The object that the environment names; a path that names nothing is a mistake, not a wish for
@@ -31,10 +28,7 @@ fn given_object(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).expect("a path that is not empty");
     println!("cargo::rerun-if-changed={}", path.display());
     if !path.is_file() {
-        println!(
-            "cargo::error=SICKBAY_EBPF_OBJECT names {}, no such file",
-            path.display()
-        );
+        println!("cargo::error=SICKBAY_EBPF_OBJECT names {}, no such file", path.display());
     }
     Some(path)
 }
@@ -42,9 +36,7 @@ fn given_object(path: &Path) -> Option<PathBuf> {
 /// What `cargo xtask build-ebpf` left behind, if it ran.
 fn built_object() -> Option<PathBuf> {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let workspace = manifest
-        .parent()
-        .expect("the agent is a folder of the workspace");
+    let workspace = manifest.parent().expect("the agent is a folder of the workspace");
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| workspace.join("target"), |target| workspace.join(target));
     let folder = target.join("bpf");

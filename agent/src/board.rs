@@ -83,14 +83,8 @@ impl Board {
         if !set_bit(&self.takes_new, backend, takes) {
             return false;
         }
-        let group = self
-            .group_counts
-            .number(group_of(backend))
-            .expect("a group for each word");
-        let total = self
-            .pool_counts
-            .word(pool)
-            .expect("the pool is on the board");
+        let group = self.group_counts.number(group_of(backend)).expect("a group for each word");
+        let total = self.pool_counts.word(pool).expect("the pool is on the board");
         // The bit comes first: a reader that trusts a count too small or too large by one takes
         // the last bit it saw.
         if takes {
@@ -142,9 +136,7 @@ impl Board {
     /// Backends of pool `pool` that take new flows; 0 past the end.
     #[must_use]
     pub fn pool_count(&self, pool: u32) -> u64 {
-        self.pool_counts
-            .word(pool)
-            .map_or(0, |count| count.load(Ordering::Acquire))
+        self.pool_counts.word(pool).map_or(0, |count| count.load(Ordering::Acquire))
     }
 
     /// Backends of the group that bitmap word `word` lies in that take new flows; 0 past the end.
@@ -165,10 +157,7 @@ impl Board {
     /// When the board has no such target.
     pub fn write_target(&self, index: u32, record: &TargetRecord) {
         const HAPPY: usize = register::HAPPY;
-        let words = self
-            .targets
-            .words(index)
-            .expect("the target is on the board");
+        let words = self.targets.words(index).expect("the target is on the board");
         let sequence = &words[SEQUENCE_WORD];
         // A writer that died in the middle left it odd.
         let writing = sequence.load(Ordering::Relaxed) | 1;
@@ -213,12 +202,8 @@ impl Board {
     ///
     /// When the boot id cannot be read from /proc.
     pub fn write_header(&self, header: &Header) -> std::io::Result<()> {
-        let whole = Header {
-            magic: MAGIC,
-            abi_version: ABI_VERSION,
-            boot_id: boot_id()?,
-            ..*header
-        };
+        let whole =
+            Header { magic: MAGIC, abi_version: ABI_VERSION, boot_id: boot_id()?, ..*header };
         self.header.store(0, &whole);
         Ok(())
     }
@@ -238,24 +223,13 @@ impl Board {
     pub fn checked_header(&self) -> Result<Header, BoardError> {
         let header = self.header();
         if header.magic != MAGIC {
-            return Err(BoardError::Magic {
-                found: header.magic,
-            });
+            return Err(BoardError::Magic { found: header.magic });
         }
         if header.abi_version != ABI_VERSION {
-            return Err(BoardError::Version {
-                found: header.abi_version,
-            });
+            return Err(BoardError::Version { found: header.abi_version });
         }
-        let boot = boot_id().map_err(|source| BoardError::Map {
-            name: "HEADER",
-            source,
-        })?;
-        if header.boot_id != boot {
-            Err(BoardError::Boot)
-        } else {
-            Ok(header)
-        }
+        let boot = boot_id().map_err(|source| BoardError::Map { name: "HEADER", source })?;
+        if header.boot_id != boot { Err(BoardError::Boot) } else { Ok(header) }
     }
 
     /// Says that shard `shard` lives: stamps its heartbeat with [`coarse_now_ns`].
@@ -264,19 +238,14 @@ impl Board {
     ///
     /// When the board has no such shard.
     pub fn beat(&self, shard: u32) {
-        let words = self
-            .heartbeats
-            .words(shard)
-            .expect("the shard is on the board");
+        let words = self.heartbeats.words(shard).expect("the shard is on the board");
         words[0].store(coarse_now_ns(), Ordering::Release);
     }
 
     /// The last heartbeat of shard `shard` in ns of CLOCK_MONOTONIC_COARSE; 0 = none yet.
     #[must_use]
     pub fn last_beat_ns(&self, shard: u32) -> u64 {
-        self.heartbeats
-            .load(shard)
-            .map_or(0, |heartbeat| heartbeat.beat_ns)
+        self.heartbeats.load(shard).map_or(0, |heartbeat| heartbeat.beat_ns)
     }
 }
 
@@ -289,10 +258,7 @@ impl Board {
     /// When the board has fewer slots.
     pub fn write_slots(&self, first: u32, slots: &[Slot]) {
         for (index, slot) in (first..).zip(slots) {
-            assert!(
-                self.slots.store(index, slot),
-                "slot {index} is on the board"
-            );
+            assert!(self.slots.store(index, slot), "slot {index} is on the board");
         }
     }
 
@@ -308,10 +274,7 @@ impl Board {
     ///
     /// When the board has no such backend.
     pub fn write_backend(&self, index: u32, backend: &Backend) {
-        assert!(
-            self.backends.store(index, backend),
-            "backend {index} is on the board"
-        );
+        assert!(self.backends.store(index, backend), "backend {index} is on the board");
     }
 
     /// The record of backend `index`; `None` past the end.
@@ -327,13 +290,8 @@ impl Board {
     ///
     /// When the board has no such backend.
     pub fn set_next_hop(&self, index: u32, next_hop: Option<NextHop>) {
-        let words = self
-            .backends
-            .words(index)
-            .expect("the backend is on the board");
-        let [hop, source, interface, ..] = words else {
-            unreachable!("a record is 64 bytes")
-        };
+        let words = self.backends.words(index).expect("the backend is on the board");
+        let [hop, source, interface, ..] = words else { unreachable!("a record is 64 bytes") };
         let Some(next_hop) = next_hop else {
             hop.store(0, Ordering::Release);
             return;
@@ -406,9 +364,7 @@ const fn group_of(backend: u32) -> u32 {
 
 /// Sets or clears one bit; returns whether that changed it.
 fn set_bit(bitmap: &Mapped<u64>, backend: u32, value: bool) -> bool {
-    let word = bitmap
-        .word(backend / WORD_BACKENDS)
-        .expect("the backend is on the board");
+    let word = bitmap.word(backend / WORD_BACKENDS).expect("the backend is on the board");
     let bit = 1 << (backend % WORD_BACKENDS);
     let before = if value {
         word.fetch_or(bit, Ordering::AcqRel)

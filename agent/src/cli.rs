@@ -112,24 +112,14 @@ pub fn complain(message: &str) {
 
 fn start_log() {
     let wanted = std::env::var("SICKBAY_LOG").unwrap_or_default();
-    let wanted = if wanted.is_empty() {
-        "info".to_owned()
-    } else {
-        wanted
-    };
+    let wanted = if wanted.is_empty() { "info".to_owned() } else { wanted };
     let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
         complain(&format!("SICKBAY_LOG: {error}; using info"));
         EnvFilter::new("info")
     });
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let json = std::env::var_os("SICKBAY_LOG_FORMAT").is_some_and(|format| format == "json");
-    let started = if json {
-        builder.json().try_init()
-    } else {
-        builder.try_init()
-    };
+    let started = if json { builder.json().try_init() } else { builder.try_init() };
     if let Err(error) = started {
         complain(&format!("no log: {error}"));
     }

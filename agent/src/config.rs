@@ -66,18 +66,8 @@ pub struct Configuration {
 pub fn load(path: &Path, overrides: &Overrides) -> Result<Configuration, ConfigError> {
     let text = backend_list::read(path).map_err(|(problem, mend)| {
         let (file, path) = (shown(path), String::new());
-        let error = Problem {
-            file,
-            line: 0,
-            column: 0,
-            path,
-            problem,
-            mend,
-        };
-        ConfigError {
-            errors: vec![error],
-            warnings: Vec::new(),
-        }
+        let error = Problem { file, line: 0, column: 0, path, problem, mend };
+        ConfigError { errors: vec![error], warnings: Vec::new() }
     })?;
     parse(&text, path, overrides)
 }
@@ -100,11 +90,7 @@ pub fn parse(text: &str, path: &Path, overrides: &Overrides) -> Result<Configura
     let warnings = report.finish()?;
     let fleet = fleet.expect("a report without errors comes with a fleet");
     let summary = Summary::of(&fleet);
-    Ok(Configuration {
-        fleet,
-        warnings,
-        summary,
-    })
+    Ok(Configuration { fleet, warnings, summary })
 }
 
 /// Where an instance without a configuration file is pinned, its name included.
@@ -173,22 +159,20 @@ fn steer(
 ) -> Vec<Service> {
     let named = settings.service.iter().zip(drafts).zip(tables);
     named
-        .map(
-            |(((name, written), draft), (slot_first, slot_count))| Service {
-                name: name.clone(),
-                address: draft.address,
-                port: draft.port,
-                protocol: written.protocol,
-                pool: draft.pool,
-                mode: written.mode,
-                all_sick: written.all_sick,
-                on_sick: written.on_sick,
-                udp_idle_ns: draft.udp_idle_ns,
-                seed: agent.seed,
-                slot_first: *slot_first,
-                slot_count: *slot_count,
-            },
-        )
+        .map(|(((name, written), draft), (slot_first, slot_count))| Service {
+            name: name.clone(),
+            address: draft.address,
+            port: draft.port,
+            protocol: written.protocol,
+            pool: draft.pool,
+            mode: written.mode,
+            all_sick: written.all_sick,
+            on_sick: written.on_sick,
+            udp_idle_ns: draft.udp_idle_ns,
+            seed: agent.seed,
+            slot_first: *slot_first,
+            slot_count: *slot_count,
+        })
         .collect()
 }
 
@@ -196,12 +180,6 @@ fn steer(
 fn shown(path: &Path) -> String {
     path.to_string_lossy()
         .chars()
-        .flat_map(|c| {
-            if c.is_control() {
-                c.escape_default().collect()
-            } else {
-                vec![c]
-            }
-        })
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
         .collect()
 }

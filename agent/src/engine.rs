@@ -144,11 +144,7 @@ impl<S: Sink> Engine<S> {
             ring,
             slots: Slots::new(plan.slot_count),
             sink,
-            last_steps: plan
-                .targets
-                .iter()
-                .map(|t| last_step(t.probe.0 as usize))
-                .collect(),
+            last_steps: plan.targets.iter().map(|t| last_step(t.probe.0 as usize)).collect(),
             held: None,
             cancels: Vec::with_capacity(plan.slot_count as usize),
             counters,
@@ -170,8 +166,7 @@ impl<S: Sink> Engine<S> {
         if OVERSLEPT_NS < now.saturating_sub(self.wait_end_ns) {
             // The kernel completes nothing between two system calls of this thread: what came
             // while it was held up is still to be fetched, before deadlines are looked at.
-            self.ring
-                .submit_and_wait(ALL_COMPLETIONS, None, Duration::ZERO)?;
+            self.ring.submit_and_wait(ALL_COMPLETIONS, None, Duration::ZERO)?;
         }
         self.reap(now);
         let full = self.issue(now);
@@ -228,8 +223,7 @@ impl<S: Sink> Engine<S> {
                     self.prober.on_event(slot, Event::Received(bytes), now);
                 }
                 Meaning::Failed { phase, errno } => {
-                    self.prober
-                        .on_event(slot, Event::Failed { phase, errno }, now);
+                    self.prober.on_event(slot, Event::Failed { phase, errno }, now);
                 }
                 Meaning::Closed => self.prober.on_event(slot, Event::Closed, now),
                 Meaning::CancelAgain(step) => self.cancels.push((tag.slot, step)),
@@ -266,37 +260,23 @@ impl<S: Sink> Engine<S> {
 
     fn carry_out(&mut self, command: Command) -> Result<(), RingFull> {
         match command {
-            Command::Start {
-                slot: SlotIndex(slot),
-                target,
-            } => {
+            Command::Start { slot: SlotIndex(slot), target } => {
                 let last = self.last_steps[target.0 as usize];
                 let generation = self.slots.next_generation(slot);
-                let tag = |step| Tag {
-                    slot,
-                    generation,
-                    step,
-                };
+                let tag = |step| Tag { slot, generation, step };
                 self.ring.push_chain(target.0, last, tag)?;
                 self.slots.start(slot, last);
             }
-            Command::Receive {
-                slot: SlotIndex(slot),
-            } => {
-                self.ring
-                    .push_receive(self.slots.tag(slot, Step::Receive))?;
+            Command::Receive { slot: SlotIndex(slot) } => {
+                self.ring.push_receive(self.slots.tag(slot, Step::Receive))?;
                 self.slots.receive(slot);
             }
-            Command::Cancel {
-                slot: SlotIndex(slot),
-            } => {
+            Command::Cancel { slot: SlotIndex(slot) } => {
                 if let Some(step) = self.slots.cancel(slot) {
                     self.push_cancel(slot, step)?;
                 }
             }
-            Command::Close {
-                slot: SlotIndex(slot),
-            } => {
+            Command::Close { slot: SlotIndex(slot) } => {
                 self.ring.push_close(self.slots.tag(slot, Step::Close))?;
                 self.slots.close(slot);
             }
@@ -339,15 +319,9 @@ impl<S: Sink> Engine<S> {
     fn wait(&mut self, now: Nanos, full: bool) -> Result<(), EngineError> {
         if full || !self.cancels.is_empty() {
             self.wait_end_ns = now;
-            return self
-                .ring
-                .submit_and_wait(ALL_COMPLETIONS, None, Duration::ZERO);
+            return self.ring.submit_and_wait(ALL_COMPLETIONS, None, Duration::ZERO);
         }
-        let next_ns = self
-            .prober
-            .next_wake()
-            .min(self.next_tick_ns)
-            .saturating_sub(now);
+        let next_ns = self.prober.next_wake().min(self.next_tick_ns).saturating_sub(now);
         let wait_ns = next_ns.max(if self.busy { BATCH_NS } else { 0 });
         self.wait_end_ns = now + wait_ns;
         let timeout = Duration::from_nanos(wait_ns);

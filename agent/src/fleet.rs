@@ -13,7 +13,7 @@ use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
 /// Everything one instance works on.
 #[derive(Clone, Debug)]
 pub struct Fleet {
-    /// Instance name: letters, digits, `-`, `_`, `.`; part of paths.
+    /// Instance name: letters, digits, `-`, `_`; part of paths.
     pub instance: String,
     /// Where this instance's maps and links are pinned (the instance name included); 0700.
     pub pin_directory: PathBuf,

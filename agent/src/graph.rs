@@ -31,9 +31,7 @@ pub fn block(registers: &[u64; 8], rule: Rule, average_s: f64) -> String {
             format!(" Current states  good: {good:2} fall: {fall:2} rise: {rise:2}\n")
         }
     };
-    text.push_str(&format!(
-        "  Average response time of good probes: {average_s:.6}\n"
-    ));
+    text.push_str(&format!("  Average response time of good probes: {average_s:.6}\n"));
     text.push_str("  Oldest ================================================== Newest\n");
     for (index, character, label, always) in ROWS {
         if always || registers[index] != 0 {
@@ -66,16 +64,7 @@ pub const fn span(rule: Rule) -> u8 {
 
 /// One register as 64 characters, the oldest result (bit 63) left.
 fn row(register: u64, character: char) -> String {
-    (0..64)
-        .rev()
-        .map(|bit| {
-            if register >> bit & 1 == 1 {
-                character
-            } else {
-                '-'
-            }
-        })
-        .collect()
+    (0..64).rev().map(|bit| if register >> bit & 1 == 1 { character } else { '-' }).collect()
 }
 
 #[cfg(test)]
@@ -84,10 +73,7 @@ mod tests {
 
     use super::{block, good_count};
 
-    const THREE_OF_FOUR: Rule = Rule::Window {
-        window: 4,
-        threshold: 3,
-    };
+    const THREE_OF_FOUR: Rule = Rule::Window { window: 4, threshold: 3 };
 
     /// The block that varnishadm of Varnish 7.1.1 printed.
     const VARNISH: &str = " Current states  good:  4 threshold:  3 window:  4
@@ -119,14 +105,7 @@ mod tests {
 
     #[test]
     fn full_registers_show_all_rows_in_varnishs_order() {
-        let text = block(
-            &[u64::MAX; 8],
-            Rule::Window {
-                window: 64,
-                threshold: 64,
-            },
-            12.5,
-        );
+        let text = block(&[u64::MAX; 8], Rule::Window { window: 64, threshold: 64 }, 12.5);
         let labels: Vec<&str> = text.lines().skip(3).map(|line| &line[67..]).collect();
         assert_eq!(
             labels,

@@ -122,51 +122,33 @@ pub fn require(needs: &Needs) -> Result<(), HostError> {
 /// The first thing that is missing.
 pub fn judge(facts: &Facts, needs: &Needs) -> Result<(), HostError> {
     if parse_version(&facts.kernel).is_none_or(|version| version < KERNEL_MIN) {
-        return Err(HostError::Kernel {
-            found: facts.kernel.clone(),
-        });
+        return Err(HostError::Kernel { found: facts.kernel.clone() });
     }
     let has = |capability: u32| facts.capabilities >> capability & 1 == 1;
     if 2 <= facts.io_uring_disabled || (facts.io_uring_disabled == 1 && !has(CAP_SYS_ADMIN)) {
-        return Err(HostError::IoUring {
-            level: facts.io_uring_disabled,
-        });
+        return Err(HostError::IoUring { level: facts.io_uring_disabled });
     }
     if facts.descriptors < needs.descriptors {
-        return Err(HostError::Descriptors {
-            needed: needs.descriptors,
-            limit: facts.descriptors,
-        });
+        return Err(HostError::Descriptors { needed: needs.descriptors, limit: facts.descriptors });
     }
     let Some(pin_directory) = &needs.pin_directory else {
         return Ok(());
     };
     if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
         let purpose = "load the eBPF programs";
-        return Err(HostError::Capability {
-            name: "CAP_BPF",
-            purpose,
-        });
+        return Err(HostError::Capability { name: "CAP_BPF", purpose });
     }
     // The verifier lets programs subtract packet pointers only with this one (5.8).
     if !has(CAP_PERFMON) && !has(CAP_SYS_ADMIN) {
         let purpose = "have the kernel accept the eBPF programs";
-        return Err(HostError::Capability {
-            name: "CAP_PERFMON",
-            purpose,
-        });
+        return Err(HostError::Capability { name: "CAP_PERFMON", purpose });
     }
     if !has(CAP_NET_ADMIN) {
         let purpose = "attach them to interfaces";
-        return Err(HostError::Capability {
-            name: "CAP_NET_ADMIN",
-            purpose,
-        });
+        return Err(HostError::Capability { name: "CAP_NET_ADMIN", purpose });
     }
     if !facts.pins_on_bpf {
-        return Err(HostError::BpfFileSystem {
-            path: pin_directory.clone(),
-        });
+        return Err(HostError::BpfFileSystem { path: pin_directory.clone() });
     }
     if !facts.btf {
         return Err(HostError::Btf);
@@ -187,10 +169,7 @@ fn collect(needs: &Needs) -> Facts {
             .ok()
             .and_then(|status| effective_capabilities(&status))
             .unwrap_or(0),
-        pins_on_bpf: needs
-            .pin_directory
-            .as_deref()
-            .is_some_and(on_bpf_file_system),
+        pins_on_bpf: needs.pin_directory.as_deref().is_some_and(on_bpf_file_system),
         btf: Path::new(BTF).exists(),
         io_uring_disabled: std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
             .ok()
@@ -212,18 +191,12 @@ fn raise_descriptor_limit() -> u64 {
         return 0;
     };
     // A refusal leaves the soft limit, which is then what counts.
-    if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
-        hard
-    } else {
-        soft
-    }
+    if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
 }
 
 /// The `CapEff` line of /proc/PID/status.
 fn effective_capabilities(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
@@ -249,17 +222,11 @@ mod tests {
     }
 
     fn steering() -> Needs {
-        Needs {
-            pin_directory: Some("/sys/fs/bpf/sickbay/main".into()),
-            descriptors: 1024,
-        }
+        Needs { pin_directory: Some("/sys/fs/bpf/sickbay/main".into()), descriptors: 1024 }
     }
 
     fn probing() -> Needs {
-        Needs {
-            pin_directory: None,
-            descriptors: 1024,
-        }
+        Needs { pin_directory: None, descriptors: 1024 }
     }
 
     #[track_caller]
@@ -278,125 +245,64 @@ mod tests {
     #[test]
     fn an_old_kernel_is_refused() {
         for kernel in ["5.15.0-100-generic", "6.0.19", "4.19", "", "six"] {
-            let facts = Facts {
-                kernel: kernel.to_owned(),
-                ..good()
-            };
+            let facts = Facts { kernel: kernel.to_owned(), ..good() };
             let text = refused(&facts, &probing());
-            assert!(
-                text.contains(kernel) && text.contains("6.1 or newer"),
-                "{text}"
-            );
+            assert!(text.contains(kernel) && text.contains("6.1 or newer"), "{text}");
         }
         for kernel in ["6.1", "6.18.5", "7.0.0-rc1", "6.12.3+deb13-cloud"] {
-            let facts = Facts {
-                kernel: kernel.to_owned(),
-                ..good()
-            };
+            let facts = Facts { kernel: kernel.to_owned(), ..good() };
             assert_eq!(judge(&facts, &steering()), Ok(()), "{kernel}");
         }
     }
 
     #[test]
     fn missing_capabilities_are_named() {
-        for (name, capability) in [
-            ("CAP_BPF", CAP_BPF),
-            ("CAP_PERFMON", CAP_PERFMON),
-            ("CAP_NET_ADMIN", CAP_NET_ADMIN),
-        ] {
-            let facts = Facts {
-                capabilities: good().capabilities & !(1 << capability),
-                ..good()
-            };
+        for (name, capability) in
+            [("CAP_BPF", CAP_BPF), ("CAP_PERFMON", CAP_PERFMON), ("CAP_NET_ADMIN", CAP_NET_ADMIN)]
+        {
+            let facts = Facts { capabilities: good().capabilities & !(1 << capability), ..good() };
             let text = refused(&facts, &steering());
-            assert!(
-                text.starts_with(&format!("{name} is missing, needed to ")),
-                "{text}"
-            );
+            assert!(text.starts_with(&format!("{name} is missing, needed to ")), "{text}");
         }
-        let facts = Facts {
-            capabilities: 1 << CAP_SYS_ADMIN | 1 << CAP_NET_ADMIN,
-            ..good()
-        };
+        let facts = Facts { capabilities: 1 << CAP_SYS_ADMIN | 1 << CAP_NET_ADMIN, ..good() };
         assert_eq!(judge(&facts, &steering()), Ok(()));
     }
 
     #[test]
     fn probing_alone_needs_no_privilege_and_no_ebpf() {
-        let facts = Facts {
-            capabilities: 0,
-            pins_on_bpf: false,
-            btf: false,
-            ..good()
-        };
+        let facts = Facts { capabilities: 0, pins_on_bpf: false, btf: false, ..good() };
         assert_eq!(judge(&facts, &probing()), Ok(()));
     }
 
     #[test]
     fn a_missing_bpf_file_system_is_refused_with_the_mount_command() {
-        let facts = Facts {
-            pins_on_bpf: false,
-            ..good()
-        };
+        let facts = Facts { pins_on_bpf: false, ..good() };
         let text = refused(&facts, &steering());
         assert!(text.contains("`mount -t bpf bpf /sys/fs/bpf`"), "{text}");
     }
 
     #[test]
     fn a_kernel_without_btf_is_refused() {
-        let text = refused(
-            &Facts {
-                btf: false,
-                ..good()
-            },
-            &steering(),
-        );
+        let text = refused(&Facts { btf: false, ..good() }, &steering());
         assert!(text.contains("CONFIG_DEBUG_INFO_BTF"), "{text}");
     }
 
     #[test]
     fn a_disabled_io_uring_is_refused_with_the_sysctl() {
-        let text = refused(
-            &Facts {
-                io_uring_disabled: 2,
-                ..good()
-            },
-            &probing(),
-        );
-        assert!(
-            text.contains("sysctl -w kernel.io_uring_disabled=0"),
-            "{text}"
-        );
+        let text = refused(&Facts { io_uring_disabled: 2, ..good() }, &probing());
+        assert!(text.contains("sysctl -w kernel.io_uring_disabled=0"), "{text}");
         // Level 1 keeps out those without CAP_SYS_ADMIN only.
-        let facts = Facts {
-            io_uring_disabled: 1,
-            ..good()
-        };
+        let facts = Facts { io_uring_disabled: 1, ..good() };
         assert!(refused(&facts, &probing()).contains("io_uring"));
-        let facts = Facts {
-            capabilities: u64::MAX,
-            ..facts
-        };
+        let facts = Facts { capabilities: u64::MAX, ..facts };
         assert_eq!(judge(&facts, &probing()), Ok(()));
     }
 
     #[test]
     fn too_few_descriptors_are_refused_with_the_number() {
-        let needs = Needs {
-            descriptors: 30_000,
-            ..probing()
-        };
-        let text = refused(
-            &Facts {
-                descriptors: 20_000,
-                ..good()
-            },
-            &needs,
-        );
-        assert!(
-            text.contains("LimitNOFILE=30000") && text.contains("20000"),
-            "{text}"
-        );
+        let needs = Needs { descriptors: 30_000, ..probing() };
+        let text = refused(&Facts { descriptors: 20_000, ..good() }, &needs);
+        assert!(text.contains("LimitNOFILE=30000") && text.contains("20000"), "{text}");
     }
 
     #[test]

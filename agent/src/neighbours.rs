@@ -114,10 +114,7 @@ impl Neighbours {
             .name("neighbours".to_owned())
             .spawn(move || watch.run(&stopped, &mut tell))
             .map_err(spoilt)?;
-        Ok(Self {
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Self { stop, thread: Some(thread) })
     }
 }
 
@@ -150,11 +147,7 @@ impl Watch {
         let mut missing_due = Instant::now() + RESOLVE_MISSING_EVERY;
         loop {
             let wake = [Some(resolve_due), Some(missing_due), self.routes_due];
-            let wake = wake
-                .into_iter()
-                .flatten()
-                .min()
-                .expect("two are always there");
+            let wake = wake.into_iter().flatten().min().expect("two are always there");
             self.wait(&stop.1, wake);
             if stop.0.load(Ordering::Acquire) {
                 return;
@@ -231,11 +224,7 @@ impl Watch {
     fn ask_everything(&mut self) -> Result<(), NetlinkError> {
         let start = Instant::now();
         let interfaces = self.netlink.interfaces()?;
-        self.table.interfaces(
-            interfaces
-                .iter()
-                .map(|interface| (interface.index, interface.mac)),
-        );
+        self.table.interfaces(interfaces.iter().map(|interface| (interface.index, interface.mac)));
         for address in self.table.addresses() {
             let route = self.netlink.route(address)?;
             self.table.route(address, route);

@@ -176,10 +176,7 @@ impl Netlink {
             socket.connect(&SocketAddr::new(0, 0))?;
             let limit = TimeVal::milliseconds(ANSWER_MS_MAX);
             setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?;
-            Ok(Self {
-                socket,
-                sequence: 0,
-            })
+            Ok(Self { socket, sequence: 0 })
         };
         open().map_err(failed("open a socket"))
     }
@@ -191,9 +188,7 @@ impl Netlink {
     /// The kernel does not answer.
     pub fn interfaces(&mut self) -> Result<Vec<Interface>, NetlinkError> {
         let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        let answers = self
-            .ask(question, NLM_F_DUMP)
-            .map_err(failed("list interfaces"))?;
+        let answers = self.ask(question, NLM_F_DUMP).map_err(failed("list interfaces"))?;
         Ok(answers
             .into_iter()
             .filter_map(|answer| match answer {
@@ -233,9 +228,7 @@ impl Netlink {
             let mut question = NeighbourMessage::default();
             question.header.family = family;
             let question = RouteNetlinkMessage::GetNeighbour(question);
-            let answers = self
-                .ask(question, NLM_F_DUMP)
-                .map_err(failed("list neighbours"))?;
+            let answers = self.ask(question, NLM_F_DUMP).map_err(failed("list neighbours"))?;
             all.extend(answers.into_iter().filter_map(|answer| match answer {
                 RouteNetlinkMessage::NewNeighbour(entry) => neighbour(&entry),
                 _ => None,
@@ -254,9 +247,7 @@ impl Netlink {
         question.header.address_family = family(address);
         question.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
         question.header.flags = RouteFlags::LookupTable;
-        question
-            .attributes
-            .push(RouteAttribute::Destination(address.into()));
+        question.attributes.push(RouteAttribute::Destination(address.into()));
         match self.ask(RouteNetlinkMessage::GetRoute(question), NLM_F_ACK) {
             Ok(answers) => Ok(answers
                 .iter()
@@ -285,18 +276,13 @@ impl Netlink {
         entry.header.family = family(address);
         entry.header.ifindex = interface_index;
         entry.header.flags = NeighbourFlags::Use;
-        entry
-            .attributes
-            .push(NeighbourAttribute::Destination(match address {
-                IpAddr::V4(address) => NeighbourAddress::Inet(address),
-                IpAddr::V6(address) => NeighbourAddress::Inet6(address),
-            }));
-        self.ask(
-            RouteNetlinkMessage::NewNeighbour(entry),
-            NLM_F_ACK | NLM_F_CREATE,
-        )
-        .map(drop)
-        .map_err(failed("resolve a neighbour"))
+        entry.attributes.push(NeighbourAttribute::Destination(match address {
+            IpAddr::V4(address) => NeighbourAddress::Inet(address),
+            IpAddr::V6(address) => NeighbourAddress::Inet6(address),
+        }));
+        self.ask(RouteNetlinkMessage::NewNeighbour(entry), NLM_F_ACK | NLM_F_CREATE)
+            .map(drop)
+            .map_err(failed("resolve a neighbour"))
     }
 
     /// Takes a XDP program off an interface that was put on it without a link.
@@ -309,10 +295,7 @@ impl Netlink {
         let mode = if generic { 1 << 1 } else { 1 << 2 };
         let mut change = LinkMessage::default();
         change.header.index = index;
-        change.attributes.push(LinkAttribute::Xdp(vec![
-            LinkXdp::Fd(-1),
-            LinkXdp::Flags(mode),
-        ]));
+        change.attributes.push(LinkAttribute::Xdp(vec![LinkXdp::Fd(-1), LinkXdp::Flags(mode)]));
         self.ask(RouteNetlinkMessage::SetLink(change), NLM_F_ACK)
             .map(drop)
             .map_err(failed("take an XDP program off"))
@@ -336,13 +319,10 @@ impl Netlink {
         self.socket.send(&bytes, 0)?;
         let mut answers = Vec::new();
         loop {
-            let (bytes, _) = self
-                .socket
-                .recv_from_full()
-                .map_err(|error| match error.kind() {
-                    io::ErrorKind::WouldBlock => io::Error::other("the kernel does not answer"),
-                    _ => error,
-                })?;
+            let (bytes, _) = self.socket.recv_from_full().map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => io::Error::other("the kernel does not answer"),
+                _ => error,
+            })?;
             for message in messages(&bytes) {
                 let message = message?;
                 if message.header.sequence_number != self.sequence {
@@ -410,13 +390,11 @@ impl Notices {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(failed("read changes")(error)),
             };
-            notices.extend(
-                messages(&bytes).filter_map(|message| match message.ok()?.payload {
-                    NetlinkPayload::InnerMessage(inner) => notice(&inner),
-                    NetlinkPayload::Overrun(_) => Some(Notice::Lost),
-                    _ => None,
-                }),
-            );
+            notices.extend(messages(&bytes).filter_map(|message| match message.ok()?.payload {
+                NetlinkPayload::InnerMessage(inner) => notice(&inner),
+                NetlinkPayload::Overrun(_) => Some(Notice::Lost),
+                _ => None,
+            }));
         }
     }
 }

@@ -10,9 +10,7 @@ use sickbay_core::plan::{JudgeIndex, Nanos, Rule, TargetIndex};
 use sickbay_core::prober::{History, Prober};
 use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
-use sickbay_shared::abi::{
-    STATE_HEALTHY, STATE_SICK, STATE_UNKNOWN, STATE_WARMING, TargetRecord,
-};
+use sickbay_shared::abi::{STATE_HEALTHY, STATE_SICK, STATE_UNKNOWN, STATE_WARMING, TargetRecord};
 
 use crate::board::Board;
 use crate::control::journal::{Journal, Transition, Why};

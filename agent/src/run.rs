@@ -19,11 +19,11 @@ use crate::control::claim::Claim;
 use crate::control::journal::Journal;
 use crate::control::server::{ControlServer, Options as ControlOptions};
 use crate::fleet::{Fleet, Mode};
+use crate::host;
 use crate::kernel::{self, Attached, Datapath, Flows};
 use crate::neighbours::Neighbours;
 use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
-use crate::host;
 
 use answers::Answers;
 
@@ -56,10 +56,7 @@ pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
     let fleet = Arc::new(fleet);
     let shard_count = shard::shard_count(&fleet);
     let descriptors = shard_count as u64 * 8 + OTHER_DESCRIPTORS;
-    host::require(&host::Needs {
-        pin_directory: Some(fleet.pin_directory.clone()),
-        descriptors,
-    })?;
+    host::require(&host::Needs { pin_directory: Some(fleet.pin_directory.clone()), descriptors })?;
     crate::engine::probe_features()?;
 
     let mut agent = Agent::start(Arc::clone(&fleet), shard_count, claim)?;

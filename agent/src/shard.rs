@@ -50,9 +50,7 @@ pub fn shard_count(fleet: &Fleet) -> usize {
         0 => allowed_cpus().len(),
         wanted => wanted as usize,
     };
-    wanted
-        .min(SHARDS_MAX as usize)
-        .clamp(1, fleet.targets.len().max(1))
+    wanted.min(SHARDS_MAX as usize).clamp(1, fleet.targets.len().max(1))
 }
 
 /// The fleet over `shard_count` shards, balanced by probes per second. Every target and every
@@ -68,10 +66,7 @@ pub fn split(fleet: &Fleet, shard_count: usize) -> Vec<ShardPlan> {
     for (index, backend) in fleet.backends.iter().enumerate() {
         backends_of_target[backend.target].push(index);
     }
-    owned
-        .into_iter()
-        .map(|targets| shard_plan(fleet, targets, &backends_of_target))
-        .collect()
+    owned.into_iter().map(|targets| shard_plan(fleet, targets, &backends_of_target)).collect()
 }
 
 /// What a running shard can be asked.
@@ -199,23 +194,12 @@ impl Shards {
             let thread = std::thread::Builder::new()
                 .name(format!("probe-{shard}"))
                 .spawn(move || run(start))
-                .map_err(|source| EngineError::Thread {
-                    shard,
-                    action: "started",
-                    source,
-                })?;
-            shards.shards.push(Shard {
-                thread: Some(thread),
-                requests,
-                counters,
-                target_count,
-            });
+                .map_err(|source| EngineError::Thread { shard, action: "started", source })?;
+            shards.shards.push(Shard { thread: Some(thread), requests, counters, target_count });
             started.push(is_ready);
         }
         for (shard, is_ready) in started.into_iter().enumerate() {
-            is_ready
-                .recv()
-                .unwrap_or(Err(EngineError::Panicked { shard }))?;
+            is_ready.recv().unwrap_or(Err(EngineError::Panicked { shard }))?;
         }
         Ok(shards)
     }
@@ -232,14 +216,8 @@ impl Shards {
                 let (shard, judge) = owner.ok_or(RequestError::NoOwner { backend })?;
                 self.send(shard, Work::SetOverride { judge, word })
             }
-            ShardRequest::Snapshot { reply } => (0..self.shards.len()).try_for_each(|shard| {
-                self.send(
-                    shard,
-                    Work::Snapshot {
-                        reply: reply.clone(),
-                    },
-                )
-            }),
+            ShardRequest::Snapshot { reply } => (0..self.shards.len())
+                .try_for_each(|shard| self.send(shard, Work::Snapshot { reply: reply.clone() })),
         }
     }
 
@@ -290,29 +268,22 @@ impl Shards {
     }
 
     fn send(&self, shard: usize, work: Work) -> Result<(), RequestError> {
-        self.shards[shard]
-            .requests
-            .try_send(work)
-            .map_err(|error| match error {
-                TrySendError::Full(_) => RequestError::Busy { shard },
-                TrySendError::Disconnected(_) => RequestError::Ended { shard },
-            })
+        self.shards[shard].requests.try_send(work).map_err(|error| match error {
+            TrySendError::Full(_) => RequestError::Busy { shard },
+            TrySendError::Disconnected(_) => RequestError::Ended { shard },
+        })
     }
 
     fn stop_all(&mut self) -> Result<(), EngineError> {
         self.stopping.store(true, Ordering::Release);
-        let results: Vec<_> = (0..self.shards.len())
-            .map(|shard| self.join(shard))
-            .collect();
+        let results: Vec<_> = (0..self.shards.len()).map(|shard| self.join(shard)).collect();
         results.into_iter().collect()
     }
 
     fn join(&mut self, shard: usize) -> Result<(), EngineError> {
         match self.shards[shard].thread.take() {
             None => Ok(()),
-            Some(thread) => thread
-                .join()
-                .unwrap_or(Err(EngineError::Panicked { shard })),
+            Some(thread) => thread.join().unwrap_or(Err(EngineError::Panicked { shard })),
         }
     }
 }
@@ -327,16 +298,7 @@ impl Drop for Shards {
 
 /// The life of a shard's thread.
 fn run<S: Sink, F: Fn(usize, &ShardPlan) -> S>(start: Start<F>) -> Result<(), EngineError> {
-    let Start {
-        shard,
-        cpu,
-        plan,
-        make_sink,
-        counters,
-        requests,
-        stopping,
-        ready,
-    } = start;
+    let Start { shard, cpu, plan, make_sink, counters, requests, stopping, ready } = start;
     let engine = pin(shard, cpu).and_then(|()| {
         let sink = make_sink(shard, &plan);
         Engine::new(&plan.plan, &plan.endpoints, sink, counters)
@@ -372,13 +334,9 @@ fn run<S: Sink, F: Fn(usize, &ShardPlan) -> S>(start: Start<F>) -> Result<(), En
 
 fn pin(shard: usize, cpu: usize) -> Result<(), EngineError> {
     let mut set = CpuSet::new();
-    set.set(cpu)
-        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
-        .map_err(|errno| EngineError::Thread {
-            shard,
-            action: "pinned to its core",
-            source: io::Error::from(errno),
-        })
+    set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).map_err(|errno| {
+        EngineError::Thread { shard, action: "pinned to its core", source: io::Error::from(errno) }
+    })
 }
 
 /// The CPUs that this thread may use; at least one.
@@ -408,9 +366,7 @@ fn assign_targets(fleet: &Fleet, shard_count: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..fleet.targets.len()).collect();
     order.sort_by_key(|target| (interval_ns(target), *target));
 
-    let mut loads: BinaryHeap<_> = (0..shard_count)
-        .map(|shard| Reverse((0_u64, shard)))
-        .collect();
+    let mut loads: BinaryHeap<_> = (0..shard_count).map(|shard| Reverse((0_u64, shard))).collect();
     let mut owned = vec![Vec::new(); shard_count];
     for target in order {
         let Reverse((load, shard)) = loads.pop().expect("as many as there are shards");
@@ -441,15 +397,8 @@ fn shard_plan(fleet: &Fleet, targets: Vec<usize>, backends_of_target: &[Vec<usiz
         }
     }
     let plan = Plan {
-        probes: fleet
-            .probes
-            .iter()
-            .map(|probe| probe.spec.clone())
-            .collect(),
-        targets: targets
-            .iter()
-            .map(|target| target_spec(&fleet.targets[*target]))
-            .collect(),
+        probes: fleet.probes.iter().map(|probe| probe.spec.clone()).collect(),
+        targets: targets.iter().map(|target| target_spec(&fleet.targets[*target])).collect(),
         judges: judge_specs,
         slot_count: fleet.in_flight.max(2),
         phase_seed: phase_seed(&fleet.instance),
@@ -463,23 +412,14 @@ fn shard_plan(fleet: &Fleet, targets: Vec<usize>, backends_of_target: &[Vec<usiz
         }
     };
     let endpoints = targets.iter().map(endpoint).collect();
-    ShardPlan {
-        plan,
-        endpoints,
-        targets,
-        judges,
-    }
+    ShardPlan { plan, endpoints, targets, judges }
 }
 
 fn target_spec(target: &Target) -> TargetSpec {
     TargetSpec {
         identity: target.identity,
         probe: ProbeIndex(u32::try_from(target.probe).expect("indices are u32")),
-        family: if target.address.is_ipv4() {
-            Family::Ipv4
-        } else {
-            Family::Ipv6
-        },
+        family: if target.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 },
         initial: target.initial,
     }
 }
@@ -487,8 +427,5 @@ fn target_spec(target: &Target) -> TargetSpec {
 /// The same at every start of one instance on one host, another on every other host.
 fn phase_seed(instance: &str) -> u64 {
     let host = gethostname().unwrap_or_default();
-    hash::seeded(
-        hash::identity(host.as_encoded_bytes(), 0, instance.as_bytes()),
-        0,
-    )
+    hash::seeded(hash::identity(host.as_encoded_bytes(), 0, instance.as_bytes()), 0)
 }

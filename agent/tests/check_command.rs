@@ -17,10 +17,7 @@ fn check(text: &str, arguments: &[&str]) -> (Output, PathBuf) {
 }
 
 fn sickbay(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sickbay"))
-        .args(words)
-        .output()
-        .expect("it starts")
+    Command::new(env!("CARGO_BIN_EXE_sickbay")).args(words).output().expect("it starts")
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -34,10 +31,7 @@ fn sound_configuration_is_summed_up_and_exits_with_0() {
     assert_eq!(text(&output.stderr), "");
     // 8/3 at 5 s and 2 s: six failures, 6 * 5 + 2 seconds.
     let expected = "0 services, 1 pool, 1 backend, 1 target; 0.2 probes/s; p sick within 32 s";
-    assert_eq!(
-        text(&output.stdout),
-        format!("{}: {expected}\n", path.display())
-    );
+    assert_eq!(text(&output.stdout), format!("{}: {expected}\n", path.display()));
 }
 
 #[test]
@@ -83,10 +77,7 @@ fn json_has_errors_warnings_and_the_summary() {
     let (output, _) = check("[probe.p]\nwindow = 65\nthreshold = 3\n", &["-o", "json"]);
     assert_eq!(output.status.code(), Some(1));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("is JSON");
-    assert_eq!(
-        json["errors"][0]["problem"],
-        "Window must be 64 or less, but is 65"
-    );
+    assert_eq!(json["errors"][0]["problem"], "Window must be 64 or less, but is 65");
     assert_eq!(json["summary"], serde_json::Value::Null);
 }
 
@@ -106,10 +97,7 @@ fn wrong_usage_exits_with_2() {
     assert_eq!(sickbay(&[]).status.code(), Some(2));
     assert_eq!(sickbay(&["frob"]).status.code(), Some(2));
     assert_eq!(sickbay(&["check"]).status.code(), Some(2));
-    assert_eq!(
-        sickbay(&["check", "-c", "x", "-o", "xml"]).status.code(),
-        Some(2)
-    );
+    assert_eq!(sickbay(&["check", "-c", "x", "-o", "xml"]).status.code(), Some(2));
 }
 
 #[test]

@@ -16,16 +16,12 @@ fn warnings(text: &str) -> Vec<String> {
 
 /// What a probe with these attributes is warned of, in a pool of two.
 fn of_probe(attributes: &str) -> Vec<String> {
-    warnings(&format!(
-        "[agent]\nshards = 1\n[probe.p]\n{attributes}\n{POOL}"
-    ))
+    warnings(&format!("[agent]\nshards = 1\n[probe.p]\n{attributes}\n{POOL}"))
 }
 
 #[track_caller]
 fn assert_one(warnings: &[String], expected: &str) {
-    let [only] = warnings else {
-        panic!("one warning, not {warnings:#?}")
-    };
+    let [only] = warnings else { panic!("one warning, not {warnings:#?}") };
     assert!(only.contains(expected), "\n got {only}\nwant {expected}");
 }
 
@@ -34,14 +30,8 @@ const DEEP: &str = "url = \"/healthz\"";
 #[test]
 fn sound_probes_are_not_warned_of() {
     assert_eq!(of_probe(DEEP), [""; 0]);
-    assert_eq!(
-        of_probe("type = \"tcp\"\ninterval = \"1s\"\ntimeout = \"999ms\""),
-        [""; 0]
-    );
-    assert_eq!(
-        of_probe("url = \"/status?page=x.html\"\ninitial = 3"),
-        [""; 0]
-    );
+    assert_eq!(of_probe("type = \"tcp\"\ninterval = \"1s\"\ntimeout = \"999ms\""), [""; 0]);
+    assert_eq!(of_probe("url = \"/status?page=x.html\"\ninitial = 3"), [""; 0]);
     let short = "window = 1\nthreshold = 1\ninterval = \"5s\"";
     assert_eq!(of_probe(&format!("{DEEP}\n{short}")), [""; 0]);
 }
@@ -59,10 +49,7 @@ fn one_of_one_with_a_long_interval_tells_its_blind_spot() {
     );
     assert_one(&of_probe(&attributes), expected);
     let attributes = format!("{DEEP}\nfall = 1\nrise = 1\ninterval = \"6s\"");
-    assert_one(
-        &of_probe(&attributes),
-        "probe.p.fall: 1-of-1 with an interval of 6s",
-    );
+    assert_one(&of_probe(&attributes), "probe.p.fall: 1-of-1 with an interval of 6s");
 }
 
 #[test]
@@ -89,26 +76,10 @@ fn initial_above_threshold_or_rise_is_warned_of() {
 
 #[test]
 fn urls_that_prove_nothing_are_warned_of() {
-    assert_one(
-        &of_probe(""),
-        "t.toml:3:8: probe.p.url: \"/\" (the default) is the front page",
-    );
-    assert_one(
-        &of_probe("url = \"/\""),
-        "t.toml:4:7: probe.p.url: \"/\" is the front page",
-    );
-    assert_one(
-        &of_probe("url = \"/?deep=1\""),
-        "\"/?deep=1\" is the front page",
-    );
-    for url in [
-        "/index.html",
-        "/robots.txt",
-        "/a/b.JS",
-        "/x.css?v=3",
-        "/favicon.ico",
-        "/l.png",
-    ] {
+    assert_one(&of_probe(""), "t.toml:3:8: probe.p.url: \"/\" (the default) is the front page");
+    assert_one(&of_probe("url = \"/\""), "t.toml:4:7: probe.p.url: \"/\" is the front page");
+    assert_one(&of_probe("url = \"/?deep=1\""), "\"/?deep=1\" is the front page");
+    for url in ["/index.html", "/robots.txt", "/a/b.JS", "/x.css?v=3", "/favicon.ico", "/l.png"] {
         let expected = format!("probe.p.url: \"{url}\" is a static file");
         assert_one(&of_probe(&format!("url = \"{url}\"")), &expected);
     }
@@ -157,10 +128,7 @@ fn rate_that_no_core_can_send_is_warned_of() {
                 interval = \"1s\"\ntimeout = \"500ms\"\n[pool.p]\nprobe = \"p\"\n\
                 backends_range = \"10.0.0.1-10.0.156.65:80\"\n";
     // 156 * 256 + 65 = 40,001 addresses, one probe a second each.
-    assert_one(
-        &warnings(text),
-        "agent.shards: 40001 probes/s are more than 1 probing thread can",
-    );
+    assert_one(&warnings(text), "agent.shards: 40001 probes/s are more than 1 probing thread can");
 }
 
 #[test]
@@ -172,10 +140,7 @@ fn start_timeout_below_the_first_verdict_is_warned_of() {
         "agent.start_timeout: start_timeout \"10s\" ends before a backend can be healthy by probe \
          p, which takes up to 14s; raise it to \"14s\"",
     );
-    assert_eq!(
-        warnings(&text.replace("initial = 0", "initial = 1")),
-        [""; 0]
-    );
+    assert_eq!(warnings(&text.replace("initial = 0", "initial = 1")), [""; 0]);
 }
 
 #[test]
@@ -210,8 +175,5 @@ fn direct_return_to_other_ports_or_families_is_warned_of() {
 #[test]
 fn probe_that_no_pool_uses_is_warned_of() {
     let text = format!("[probe.p]\n{DEEP}\n[probe.q]\n{DEEP}\n{POOL}");
-    assert_one(
-        &warnings(&text),
-        "t.toml:3:8: probe.q: no pool uses probe q",
-    );
+    assert_one(&warnings(&text), "t.toml:3:8: probe.q: no pool uses probe q");
 }

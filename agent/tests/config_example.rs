@@ -30,18 +30,12 @@ fn every_commented_key_is_right_when_it_is_put_in() {
     let commented: Vec<usize> = (0..text.lines().count())
         .filter(|index| text.lines().nth(*index).is_some_and(is_commented_key))
         .collect();
-    assert!(
-        20 < commented.len(),
-        "the example shows its optional keys: {commented:?}"
-    );
+    assert!(20 < commented.len(), "the example shows its optional keys: {commented:?}");
     for index in commented {
-        let lines = text.lines().enumerate().map(|(at, line)| {
-            if at == index {
-                line.trim_start_matches("# ")
-            } else {
-                line
-            }
-        });
+        let lines = text
+            .lines()
+            .enumerate()
+            .map(|(at, line)| if at == index { line.trim_start_matches("# ") } else { line });
         let changed = lines.collect::<Vec<_>>().join("\n");
         let line = text.lines().nth(index).expect("was there before");
         match parse(&changed, Path::new("example.toml"), &Overrides::default()) {
@@ -51,10 +45,7 @@ fn every_commented_key_is_right_when_it_is_put_in() {
                 assert!(error.to_string().contains("cannot be read"), "{error}");
             }
             Err(error) if line.starts_with("# window") => {
-                assert!(
-                    error.to_string().contains("Must specify threshold"),
-                    "{error}"
-                );
+                assert!(error.to_string().contains("Must specify threshold"), "{error}");
             }
             Err(error) => panic!("{line}: {error}"),
         }
@@ -65,10 +56,7 @@ fn every_commented_key_is_right_when_it_is_put_in() {
 fn every_key_of_the_structs_is_in_the_example() {
     let text = example();
     let has = |key: &str| {
-        text.lines().any(|line| {
-            line.trim_start_matches("# ")
-                .starts_with(&format!("{key} = "))
-        })
+        text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = ")))
     };
     let probe = serde_json::to_value(settings::ProbeSettings::default()).expect("is JSON");
     let agent = serde_json::to_value(settings::AgentSettings::default()).expect("is JSON");
@@ -81,24 +69,12 @@ fn every_key_of_the_structs_is_in_the_example() {
             assert!(has(key), "{key} is not in the example");
         }
     }
-    for section in [
-        "[agent]",
-        "[probe.web]",
-        "[pool.web]",
-        "[service.web]",
-        "[[attach]]",
-    ] {
-        assert!(
-            text.lines().any(|line| line == section),
-            "{section} is not in the example"
-        );
+    for section in ["[agent]", "[probe.web]", "[pool.web]", "[service.web]", "[[attach]]"] {
+        assert!(text.lines().any(|line| line == section), "{section} is not in the example");
     }
     let backend = serde_json::to_value(settings::BackendSettings::default()).expect("is JSON");
     for key in backend.as_object().expect("is a table").keys() {
-        assert!(
-            text.contains(&format!("#   {key}: ")),
-            "{key} is not explained"
-        );
+        assert!(text.contains(&format!("#   {key}: ")), "{key} is not explained");
     }
 }
 

@@ -17,10 +17,7 @@ fn good(text: &str) -> Configuration {
 
 fn rule(attributes: &str) -> (Rule, u8) {
     let pool = "[pool.p]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n";
-    let probe = good(&format!("[probe.p]\n{attributes}\n{pool}"))
-        .fleet
-        .probes
-        .remove(0);
+    let probe = good(&format!("[probe.p]\n{attributes}\n{pool}")).fleet.probes.remove(0);
     (probe.rule, probe.initial)
 }
 
@@ -30,28 +27,13 @@ fn left_out_keys_have_varnishs_defaults() {
     let probe = &fleet.probes[0];
     assert_eq!(probe.spec.interval_ns, 5_000_000_000);
     assert_eq!(probe.spec.timeout_ns, 2_000_000_000);
-    assert_eq!(
-        probe.spec.kind,
-        ProbeKind::Http {
-            expected_status: 200,
-            head: false
-        }
-    );
-    assert_eq!(
-        probe.rule,
-        Rule::Window {
-            window: 8,
-            threshold: 3
-        }
-    );
+    assert_eq!(probe.spec.kind, ProbeKind::Http { expected_status: 200, head: false });
+    assert_eq!(probe.rule, Rule::Window { window: 8, threshold: 3 });
     assert_eq!(probe.initial, 2);
     assert_eq!(probe.on_unknown, OnUnknown::Keep);
     assert_eq!(probe.close, CloseMode::Rst);
     assert_eq!(fleet.instance, "default");
-    assert_eq!(
-        fleet.pin_directory,
-        PathBuf::from("/sys/fs/bpf/sickbay/default")
-    );
+    assert_eq!(fleet.pin_directory, PathBuf::from("/sys/fs/bpf/sickbay/default"));
     assert_eq!(fleet.run_directory, PathBuf::from("/run/sickbay/default"));
     assert_eq!((fleet.shards, fleet.in_flight), (0, 1024));
     assert_eq!(fleet.start_timeout_ns, 10_000_000_000);
@@ -61,22 +43,10 @@ fn left_out_keys_have_varnishs_defaults() {
 fn window_threshold_and_initial_follow_varnish() {
     let window = |window, threshold| Rule::Window { window, threshold };
     assert_eq!(rule("window = 10\nthreshold = 7"), (window(10, 7), 6));
-    assert_eq!(
-        rule("threshold = 5"),
-        (window(6, 5), 4),
-        "threshold alone: window is one more"
-    );
-    assert_eq!(
-        rule("threshold = 64"),
-        (window(64, 64), 63),
-        "and 64 at most"
-    );
+    assert_eq!(rule("threshold = 5"), (window(6, 5), 4), "threshold alone: window is one more");
+    assert_eq!(rule("threshold = 64"), (window(64, 64), 63), "and 64 at most");
     assert_eq!(rule("initial = 0"), (window(8, 3), 0));
-    assert_eq!(
-        rule("initial = 8"),
-        (window(8, 3), 3),
-        "clamped to the threshold, not the window"
-    );
+    assert_eq!(rule("initial = 8"), (window(8, 3), 3), "clamped to the threshold, not the window");
     assert_eq!(rule("window = 1\nthreshold = 1"), (window(1, 1), 0));
 }
 
@@ -86,10 +56,7 @@ fn fall_and_rise_make_the_consecutive_rule() {
     assert_eq!(rule("fall = 4\nrise = 5"), (consecutive(4, 5), 4));
     assert_eq!(rule("fall = 4"), (consecutive(4, 2), 1));
     assert_eq!(rule("rise = 5"), (consecutive(3, 5), 4));
-    assert_eq!(
-        rule("fall = 2\nrise = 3\ninitial = 64"),
-        (consecutive(2, 3), 3)
-    );
+    assert_eq!(rule("fall = 2\nrise = 3\ninitial = 64"), (consecutive(2, 3), 3));
 }
 
 #[test]
@@ -147,29 +114,14 @@ xdp_mode = "native"
 "#;
     let fleet = good(text).fleet;
     assert_eq!(fleet.instance, "edge-1");
-    assert_eq!(
-        fleet.pin_directory,
-        PathBuf::from("/sys/fs/bpf/other/edge-1")
-    );
+    assert_eq!(fleet.pin_directory, PathBuf::from("/sys/fs/bpf/other/edge-1"));
     assert_eq!(fleet.run_directory, PathBuf::from("/tmp/run/edge-1"));
     assert_eq!((fleet.shards, fleet.in_flight), (3, 77));
     assert_eq!(fleet.start_timeout_ns, 90_000_000_000);
     let deep = &fleet.probes[0];
-    assert_eq!(
-        (deep.spec.interval_ns, deep.spec.timeout_ns),
-        (250_000_000, 100_000_000)
-    );
-    assert_eq!(
-        deep.spec.kind,
-        ProbeKind::Http {
-            expected_status: 204,
-            head: true
-        }
-    );
-    assert_eq!(
-        (deep.close, deep.on_unknown),
-        (CloseMode::Fin, OnUnknown::Sick)
-    );
+    assert_eq!((deep.spec.interval_ns, deep.spec.timeout_ns), (250_000_000, 100_000_000));
+    assert_eq!(deep.spec.kind, ProbeKind::Http { expected_status: 204, head: true });
+    assert_eq!((deep.close, deep.on_unknown), (CloseMode::Fin, OnUnknown::Sick));
     let service = &fleet.services[0];
     assert_eq!(service.address.to_string(), "2001:db8::1");
     assert_eq!((service.port, service.protocol), (53, Protocol::Udp));
@@ -221,23 +173,10 @@ fn pools_that_ask_the_same_share_the_target_and_keep_their_rules() {
     assert_eq!(fleet.backends[1].target, fleet.backends[2].target);
     assert_eq!(fleet.pools[0].probe, 0);
     assert_eq!(fleet.pools[1].probe, 1);
-    assert_eq!(
-        fleet.probes[1].rule,
-        Rule::Window {
-            window: 8,
-            threshold: 6
-        }
-    );
+    assert_eq!(fleet.probes[1].rule, Rule::Window { window: 8, threshold: 6 });
     let shared = &fleet.targets[fleet.backends[1].target];
-    assert_eq!(
-        shared.initial, 2,
-        "the lower of 2 and 5: nothing starts healthy unproven"
-    );
-    assert!(
-        good.warnings
-            .iter()
-            .any(|warning| warning.path == "pool.b.probe")
-    );
+    assert_eq!(shared.initial, 2, "the lower of 2 and 5: nothing starts healthy unproven");
+    assert!(good.warnings.iter().any(|warning| warning.path == "pool.b.probe"));
 }
 
 #[test]
@@ -250,11 +189,7 @@ fn other_times_another_answer_or_another_request_are_other_targets() {
         );
         let fleet = good(&text).fleet;
         let identities: HashSet<u128> = fleet.targets.iter().map(|each| each.identity).collect();
-        assert_eq!(
-            identities.len(),
-            fleet.targets.len(),
-            "identities are unique: {attribute}"
-        );
+        assert_eq!(identities.len(), fleet.targets.len(), "identities are unique: {attribute}");
         fleet.targets.len()
     };
     assert_eq!(other(""), 1);
@@ -271,10 +206,7 @@ fn other_times_another_answer_or_another_request_are_other_targets() {
 fn identity_does_not_depend_on_times_or_rules() {
     let identity = |attributes: &str| {
         let pool = "[pool.p]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n";
-        good(&format!("[probe.p]\n{attributes}\n{pool}"))
-            .fleet
-            .targets[0]
-            .identity
+        good(&format!("[probe.p]\n{attributes}\n{pool}")).fleet.targets[0].identity
     };
     assert_eq!(identity(""), identity("interval = \"1s\"\nthreshold = 4"));
     assert_ne!(identity(""), identity("url = \"/other\""));
@@ -297,10 +229,7 @@ fn pools_lie_at_multiples_of_their_size_the_largest_first() {
     assert_eq!(places, [("a", 6, 1), ("b", 0, 4), ("c", 7, 1), ("d", 4, 2)]);
     for pool in &fleet.pools {
         for (position, backend) in fleet.backends[pool.backends.clone()].iter().enumerate() {
-            assert_eq!(
-                backend.index as usize,
-                pool.first_word as usize * 64 + position
-            );
+            assert_eq!(backend.index as usize, pool.first_word as usize * 64 + position);
         }
     }
 }
@@ -313,11 +242,8 @@ fn tables_stand_one_behind_the_other() {
                     \"198.51.100.1\"\nport = 81\npool = \"b\"\n[service.c]\naddress = \
                     \"198.51.100.1\"\nport = 80\nprotocol = \"udp\"\npool = \"a\"\n";
     let fleet = good(text).fleet;
-    let tables: Vec<(u32, u32)> = fleet
-        .services
-        .iter()
-        .map(|service| (service.slot_first, service.slot_count))
-        .collect();
+    let tables: Vec<(u32, u32)> =
+        fleet.services.iter().map(|service| (service.slot_first, service.slot_count)).collect();
     assert_eq!(tables, [(0, 1021), (1021, 2039), (3060, 1021)]);
 }
 
@@ -330,9 +256,7 @@ fn overrides_stand_in_place_of_the_file() {
     };
     let text = "[agent]\ninstance = \"one\"\n[probe.p]\n[pool.p]\nprobe = \"p\"\n\
                 backends = [\"192.0.2.1:80\"]\n";
-    let fleet = parse(text, Path::new("t.toml"), &overrides)
-        .expect("it is right")
-        .fleet;
+    let fleet = parse(text, Path::new("t.toml"), &overrides).expect("it is right").fleet;
     assert_eq!(fleet.instance, "two");
     assert_eq!(fleet.pin_directory, PathBuf::from("/sys/fs/bpf/x/two"));
     assert_eq!(fleet.run_directory, PathBuf::from("/tmp/y/two"));
@@ -341,26 +265,14 @@ fn overrides_stand_in_place_of_the_file() {
 #[test]
 fn three_sources_of_backends_add_up_in_order() {
     let directory = tempfile::tempdir().expect("a directory");
-    std::fs::write(
-        directory.path().join("l"),
-        "192.0.2.7:80 name=seven weight=2\n",
-    )
-    .expect("a file");
+    std::fs::write(directory.path().join("l"), "192.0.2.7:80 name=seven weight=2\n")
+        .expect("a file");
     let text = "[probe.p]\n[pool.p]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n\
                 backends_file = \"l\"\nbackends_range = \"[fd00::/127]:80\"\n";
     let path = directory.path().join("t.toml");
-    let fleet = parse(text, &path, &Overrides::default())
-        .expect("it is right")
-        .fleet;
-    let names: Vec<&str> = fleet
-        .backends
-        .iter()
-        .map(|backend| backend.name.as_str())
-        .collect();
-    assert_eq!(
-        names,
-        ["192.0.2.1:80", "seven", "[fd00::]:80", "[fd00::1]:80"]
-    );
+    let fleet = parse(text, &path, &Overrides::default()).expect("it is right").fleet;
+    let names: Vec<&str> = fleet.backends.iter().map(|backend| backend.name.as_str()).collect();
+    assert_eq!(names, ["192.0.2.1:80", "seven", "[fd00::]:80", "[fd00::1]:80"]);
     assert_eq!(fleet.backends[1].weight, 2);
 }
 
@@ -374,20 +286,13 @@ fn sixty_five_thousand_backends_take_well_under_a_second() {
     assert_eq!(fleet.backends.len(), 65_536);
     assert_eq!(fleet.targets.len(), 65_536);
     assert_eq!(fleet.pools[0].word_count, 1024);
-    assert!(
-        taken.as_secs() < 5,
-        "a machine shared by many still does it at once: {taken:?}"
-    );
+    assert!(taken.as_secs() < 5, "a machine shared by many still does it at once: {taken:?}");
 }
 
 #[test]
 fn sixty_five_thousand_written_backends_are_read_too() {
-    let list: Vec<String> = (0..65_536_u32)
-        .map(|n| format!("\"10.0.{}.{}:80\"", n >> 8, n & 255))
-        .collect();
-    let text = format!(
-        "[probe.p]\n[pool.p]\nprobe = \"p\"\nbackends = [{}]\n",
-        list.join(",\n")
-    );
+    let list: Vec<String> =
+        (0..65_536_u32).map(|n| format!("\"10.0.{}.{}:80\"", n >> 8, n & 255)).collect();
+    let text = format!("[probe.p]\n[pool.p]\nprobe = \"p\"\nbackends = [{}]\n", list.join(",\n"));
     assert_eq!(good(&text).fleet.backends.len(), 65_536);
 }

@@ -93,20 +93,13 @@ proptest! {
 
 /// Reads; what is refused is refused by a line that exists.
 fn read(text: &str) {
-    let Err(error) = parse(
-        text,
-        Path::new("/nonexistent/fuzz.toml"),
-        &Overrides::default(),
-    ) else {
+    let Err(error) = parse(text, Path::new("/nonexistent/fuzz.toml"), &Overrides::default()) else {
         return;
     };
     assert!(!error.errors.is_empty());
     let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
     for problem in &error.errors {
         assert!((1..=lines).contains(&problem.line), "{problem}");
-        assert!(
-            !problem.to_string().contains(char::is_control),
-            "{problem:?}"
-        );
+        assert!(!problem.to_string().contains(char::is_control), "{problem:?}");
     }
 }

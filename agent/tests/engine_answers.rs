@@ -17,41 +17,21 @@ mod rig;
 
 use rig::{LIMIT, Rig, Setup, first_outcome, read_request, serve, serve_parts};
 
-const GOOD: Outcome = Outcome::Answered {
-    status: 200,
-    good: true,
-};
-const TIMED_OUT: Outcome = Outcome::TimedOut {
-    phase: Phase::Receive,
-};
+const GOOD: Outcome = Outcome::Answered { status: 200, good: true };
+const TIMED_OUT: Outcome = Outcome::TimedOut { phase: Phase::Receive };
 
 /// Responses whose end can be known without a close, in the parts they arrive in.
 const FRAMED: [&[&[u8]]; 5] = [
     &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"],
-    &[
-        b"HTTP/1.1 2",
-        b"00 OK\r\nContent-",
-        b"Length: 2\r\n\r\n",
-        b"o",
-        b"k",
-    ],
-    &[
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",
-        b"0\r\n",
-        b"\r\n",
-    ],
+    &[b"HTTP/1.1 2", b"00 OK\r\nContent-", b"Length: 2\r\n\r\n", b"o", b"k"],
+    &[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", b"0\r\n", b"\r\n"],
     &[b"HTTP/1.1 204 No\r\n\r\n"],
-    &[
-        b"HTTP/1.1 100 Continue\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-    ],
+    &[b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"],
 ];
 
 fn unused_address() -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
+    listener.local_addr().expect("a bound socket has an address")
 }
 
 #[test]
@@ -62,52 +42,32 @@ fn good_answer_makes_a_target_healthy() {
     assert_eq!(report.outcome, GOOD);
     assert_eq!(report.line.as_bytes(), b"HTTP/1.1 200 OK");
     let change = rig.told().changes[0];
-    assert_eq!(
-        (change.before, change.verdict),
-        (Verdict::Warming, Verdict::Healthy)
-    );
+    assert_eq!((change.before, change.verdict), (Verdict::Warming, Verdict::Healthy));
     assert_eq!(change.cause, ChangeCause::Probe);
-    assert_eq!(
-        rig.told().order,
-        [true, false],
-        "the change is told before the report"
-    );
+    assert_eq!(rig.told().order, [true, false], "the change is told before the report");
     let registers = rig.engine.prober().history(TargetIndex(0)).registers;
     assert_eq!(Bits(&registers).to_string(), "4---X-RH");
     assert_eq!(rig.counters.outcomes(OutcomeKind::Good), 1);
     assert_eq!(rig.counters.warming(), 0);
-    rig.turn_until("its close", |rig| {
-        rig.engine.prober().in_flight_count() == 0
-    });
+    rig.turn_until("its close", |rig| rig.engine.prober().in_flight_count() == 0);
 }
 
 #[test]
 fn other_status_is_a_bad_answer() {
     let address = serve_parts(&[b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"]);
-    assert_eq!(
-        first_outcome(address, true),
-        Outcome::Answered {
-            status: 500,
-            good: false
-        }
-    );
+    assert_eq!(first_outcome(address, true), Outcome::Answered { status: 500, good: false });
 }
 
 #[test]
 fn refused_connection_fails_in_the_connect() {
     for http in [false, true] {
-        let Outcome::Failed {
-            phase: Phase::Connect,
-            errno,
-        } = first_outcome(unused_address(), http)
+        let Outcome::Failed { phase: Phase::Connect, errno } =
+            first_outcome(unused_address(), http)
         else {
             panic!("a refused connection is a failed connect");
         };
         // The kernel says one or the other (see the lab notes).
-        assert!(
-            [libc::ECONNREFUSED, libc::ECONNABORTED].contains(&errno),
-            "errno {errno}"
-        );
+        assert!([libc::ECONNREFUSED, libc::ECONNABORTED].contains(&errno), "errno {errno}");
     }
 }
 
@@ -138,11 +98,7 @@ fn silent_server_is_timed_out_at_the_deadline() {
     setup.timeout = Duration::from_millis(200);
     let report = Rig::new(&setup).first_report();
     assert_eq!(report.outcome, TIMED_OUT);
-    assert!(
-        (200_000_000..700_000_000).contains(&report.duration_ns),
-        "{}",
-        report.duration_ns
-    );
+    assert!((200_000_000..700_000_000).contains(&report.duration_ns), "{}", report.duration_ns);
 }
 
 #[test]
@@ -162,10 +118,7 @@ fn dripping_server_is_timed_out_at_the_deadline_of_the_whole_probe() {
     setup.timeout = Duration::from_millis(300);
     let report = Rig::new(&setup).first_report();
     assert_eq!(report.outcome, TIMED_OUT);
-    assert!(
-        report.line.as_bytes().starts_with(b"HTTP"),
-        "it received what came"
-    );
+    assert!(report.line.as_bytes().starts_with(b"HTTP"), "it received what came");
 }
 
 #[test]
@@ -181,17 +134,11 @@ fn reset_inside_the_response_fails_in_the_receive() {
     let address = serve("127.0.0.1", |mut stream| {
         if read_request(&mut stream) {
             let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
-            let linger = libc::linger {
-                l_onoff: 1,
-                l_linger: 0,
-            };
+            let linger = libc::linger { l_onoff: 1, l_linger: 0 };
             setsockopt(&stream, sockopt::Linger, &linger).expect("TCP has the option");
         }
     });
-    let failed = Outcome::Failed {
-        phase: Phase::Receive,
-        errno: libc::ECONNRESET,
-    };
+    let failed = Outcome::Failed { phase: Phase::Receive, errno: libc::ECONNRESET };
     assert_eq!(first_outcome(address, true), failed);
 }
 
@@ -208,10 +155,7 @@ fn response_that_breaks_off_is_truncated() {
 #[test]
 fn answer_that_is_no_http_is_malformed() {
     let address = serve_parts(&[b"220 mail.example ESMTP\r\n"]);
-    assert_eq!(
-        first_outcome(address, true),
-        Outcome::Malformed(Malformed::StatusLine)
-    );
+    assert_eq!(first_outcome(address, true), Outcome::Malformed(Malformed::StatusLine));
 }
 
 #[test]
@@ -221,16 +165,10 @@ fn probe_ends_with_the_framing_though_the_connection_stays_open() {
         let mut setup = Setup::one(address, true);
         setup.timeout = LIMIT;
         let report = Rig::new(&setup).first_report();
-        let Outcome::Answered {
-            status: 200 | 204, ..
-        } = report.outcome
-        else {
+        let Outcome::Answered { status: 200 | 204, .. } = report.outcome else {
             panic!("{parts:?} came to {:?}", report.outcome);
         };
-        assert!(
-            report.duration_ns < 10_000_000_000,
-            "it waited for the close"
-        );
+        assert!(report.duration_ns < 10_000_000_000, "it waited for the close");
     }
 }
 
@@ -240,9 +178,7 @@ fn long_response_is_received_in_many_pieces() {
         if read_request(&mut stream) {
             let mut response = b"HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n".to_vec();
             response.resize(response.len() + 50_000, b'x');
-            stream
-                .write_all(&response)
-                .expect("the probe reads to the end");
+            stream.write_all(&response).expect("the probe reads to the end");
         }
     });
     let mut rig = Rig::new(&Setup::one(address, true));
@@ -256,12 +192,7 @@ fn full_backlog_is_a_black_hole_and_times_out_in_the_connect() {
         let mut setup = Setup::one(hole.address, http);
         setup.timeout = Duration::from_millis(200);
         let report = Rig::new(&setup).first_report();
-        assert_eq!(
-            report.outcome,
-            Outcome::TimedOut {
-                phase: Phase::Connect
-            }
-        );
+        assert_eq!(report.outcome, Outcome::TimedOut { phase: Phase::Connect });
     }
 }
 
@@ -293,9 +224,7 @@ fn answer_that_is_there_beats_a_deadline_that_a_stalled_loop_missed() {
 
 #[test]
 fn connection_is_closed_as_it_was_asked_to_be() {
-    let by_rst = probe_features()
-        .expect("this host runs engines")
-        .close_by_rst;
+    let by_rst = probe_features().expect("this host runs engines").close_by_rst;
     for (close, rst) in [(CloseMode::Rst, by_rst), (CloseMode::Fin, false)] {
         let (told, ends) = mpsc::channel();
         let address = serve("127.0.0.1", move |mut stream| {
@@ -309,15 +238,9 @@ fn connection_is_closed_as_it_was_asked_to_be() {
         setup.close = close;
         let mut rig = Rig::new(&setup);
         rig.first_report();
-        rig.turn_until("its close", |rig| {
-            rig.engine.prober().in_flight_count() == 0
-        });
+        rig.turn_until("its close", |rig| rig.engine.prober().in_flight_count() == 0);
         let end = ends.recv_timeout(LIMIT).expect("the server sees the end");
-        let expected = if rst {
-            Err(std::io::ErrorKind::ConnectionReset)
-        } else {
-            Ok(0)
-        };
+        let expected = if rst { Err(std::io::ErrorKind::ConnectionReset) } else { Ok(0) };
         assert_eq!(end, expected, "{close:?}");
     }
 }
@@ -339,16 +262,10 @@ fn burst_larger_than_the_ring_loses_nothing() {
         let history = rig.engine.prober().history(TargetIndex(target));
         history.outcome == Some(Outcome::Connected)
     };
-    rig.turn_until("a probe of each", |rig| {
-        (0..1000).all(|target| target_was_probed(rig, target))
-    });
+    rig.turn_until("a probe of each", |rig| (0..1000).all(|target| target_was_probed(rig, target)));
     assert!(0 < rig.counters.ring_full());
     let connected = rig.counters.outcomes(OutcomeKind::Connected);
-    assert_eq!(
-        connected,
-        rig.counters.probes(),
-        "none came to anything else"
-    );
+    assert_eq!(connected, rig.counters.probes(), "none came to anything else");
 }
 
 #[test]
@@ -372,10 +289,7 @@ fn operators_word_is_told_at_once() {
     rig.first_report();
     rig.engine.on_override(JudgeIndex(0), Override::Sick);
     let change = rig.told().changes.last().expect("a change");
-    assert_eq!(
-        (change.before, change.verdict),
-        (Verdict::Healthy, Verdict::Sick)
-    );
+    assert_eq!((change.before, change.verdict), (Verdict::Healthy, Verdict::Sick));
     assert_eq!(change.cause, ChangeCause::Override);
 }
 
@@ -386,10 +300,7 @@ fn ticks_come_though_nothing_happens() {
     let mut rig = Rig::new(&setup);
     let start = Instant::now();
     rig.turn_until("ten ticks", |rig| 10 <= rig.told().ticks);
-    assert!(
-        Duration::from_millis(180) <= start.elapsed(),
-        "a tick is 20 ms"
-    );
+    assert!(Duration::from_millis(180) <= start.elapsed(), "a tick is 20 ms");
 }
 
 /// A listener whose backlog is full: it answers no SYN.
@@ -418,10 +329,6 @@ impl BlackHole {
             filling.push(stream);
             assert!(filling.len() < 16, "a backlog of 0 takes one connection");
         }
-        Self {
-            address,
-            _listener: listener,
-            _filling: filling,
-        }
+        Self { address, _listener: listener, _filling: filling }
     }
 }

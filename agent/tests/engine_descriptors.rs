@@ -27,29 +27,14 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 fn timed_out_probes_leave_no_descriptor_and_no_socket_behind() {
     in_own_network(|| {
         // No route leads anywhere else, and nobody answers here: a SYN into the void.
-        run(
-            "ip",
-            &[
-                "link", "add", "name", "void0", "type", "veth", "peer", "name", "void1",
-            ],
-        );
+        run("ip", &["link", "add", "name", "void0", "type", "veth", "peer", "name", "void1"]);
         run("ip", &["addr", "add", "10.77.0.1/16", "dev", "void0"]);
         run("ip", &["link", "set", "void0", "up"]);
         run("ip", &["link", "set", "void1", "up"]);
         let mac = "02:00:00:00:00:01";
         run(
             "ip",
-            &[
-                "neigh",
-                "add",
-                "10.77.0.2",
-                "lladdr",
-                mac,
-                "dev",
-                "void0",
-                "nud",
-                "permanent",
-            ],
+            &["neigh", "add", "10.77.0.2", "lladdr", mac, "dev", "void0", "nud", "permanent"],
         );
         let descriptors_before = descriptor_count();
         let sockets_before = sockets_in_use();
@@ -74,16 +59,10 @@ fn timed_out_probes_leave_no_descriptor_and_no_socket_behind() {
             sockets_in_use() <= sockets_before + u64::from(setup.slots),
             "no more sockets than slots"
         );
-        assert_eq!(
-            descriptors_most,
-            descriptors_before + 1,
-            "the ring's own and no other"
-        );
+        assert_eq!(descriptors_most, descriptors_before + 1, "the ring's own and no other");
         drop(rig);
         assert_eq!(descriptor_count(), descriptors_before);
-        wait_until("the last sockets to go", || {
-            sockets_in_use() == sockets_before
-        });
+        wait_until("the last sockets to go", || sockets_in_use() == sockets_before);
     });
 }
 
@@ -91,22 +70,17 @@ fn timed_out_probes_leave_no_descriptor_and_no_socket_behind() {
 fn host_out_of_ports_holds_it_against_no_target() {
     in_own_network(|| {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
-        let address = listener
-            .local_addr()
-            .expect("a bound socket has an address");
+        let address = listener.local_addr().expect("a bound socket has an address");
         std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40001")
             .expect("this namespace's ports are ours");
-        let _taken: Vec<TcpStream> = (0..2)
-            .map(|_| TcpStream::connect(address).expect("a port is free"))
-            .collect();
+        let _taken: Vec<TcpStream> =
+            (0..2).map(|_| TcpStream::connect(address).expect("a port is free")).collect();
         let mut setup = Setup::one(address, false);
         setup.interval = Duration::from_millis(50);
         let mut rig = Rig::new(&setup);
         rig.turn_until("five probes", |rig| 5 <= rig.told().reports.len());
         for report in &rig.told().reports {
-            let fault = LocalFault::Errno {
-                errno: libc::EADDRNOTAVAIL,
-            };
+            let fault = LocalFault::Errno { errno: libc::EADDRNOTAVAIL };
             assert_eq!(report.outcome, Outcome::Indeterminate(fault));
         }
         assert!(rig.told().changes.is_empty());
@@ -134,32 +108,21 @@ fn in_own_network(test: fn()) {
 
 #[track_caller]
 fn run(program: &str, arguments: &[&str]) {
-    let status = Command::new(program)
-        .args(arguments)
-        .status()
-        .expect("iproute2 is installed");
+    let status = Command::new(program).args(arguments).status().expect("iproute2 is installed");
     assert!(status.success(), "{program} {arguments:?}");
 }
 
 /// Descriptors of this process.
 fn descriptor_count() -> usize {
-    std::fs::read_dir("/proc/self/fd")
-        .expect("/proc is mounted")
-        .count()
+    std::fs::read_dir("/proc/self/fd").expect("/proc is mounted").count()
 }
 
 /// TCP sockets of this thread's network namespace, in any state but TIME_WAIT.
 fn sockets_in_use() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/sockstat").expect("/proc is mounted");
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("TCP:"))
-        .expect("a line for TCP");
+    let line = text.lines().find(|line| line.starts_with("TCP:")).expect("a line for TCP");
     let words: Vec<&str> = line.split(' ').collect();
-    let at = words
-        .iter()
-        .position(|word| *word == "alloc")
-        .expect("a count of sockets");
+    let at = words.iter().position(|word| *word == "alloc").expect("a count of sockets");
     words[at + 1].parse().expect("a number")
 }
 

@@ -46,10 +46,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
             timeout_ns: 1000 * MS,
             kind: ProbeKind::Tcp,
         },
-        rule: Rule::Window {
-            window: 1,
-            threshold: 1,
-        },
+        rule: Rule::Window { window: 1, threshold: 1 },
         initial: 0,
         on_unknown: OnUnknown::Keep,
         close: CloseMode::Rst,
@@ -77,11 +74,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
         in_flight: 16,
         start_timeout_ns: 0,
         probes: pools.iter().enumerate().map(probe).collect(),
-        targets: probe_of_target
-            .into_iter()
-            .enumerate()
-            .map(target)
-            .collect(),
+        targets: probe_of_target.into_iter().enumerate().map(target).collect(),
         pools: ranges.into_iter().enumerate().map(pool).collect(),
         backends,
         services: Vec::new(),
@@ -91,9 +84,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
 
 fn listening() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
-    let address = listener
-        .local_addr()
-        .expect("a bound socket has an address");
+    let address = listener.local_addr().expect("a bound socket has an address");
     (listener, address)
 }
 
@@ -117,9 +108,7 @@ impl Sink for Counting {
     fn on_change(&mut self, _: &Prober, change: &Change, _: Nanos) {
         match change.verdict {
             Verdict::Sick => self.sick.fetch_add(1, Ordering::Relaxed),
-            _ => self
-                .sick
-                .fetch_sub(u32::from(change.before == Verdict::Sick), Ordering::Relaxed),
+            _ => self.sick.fetch_sub(u32::from(change.before == Verdict::Sick), Ordering::Relaxed),
         };
     }
 
@@ -145,11 +134,7 @@ struct Watch {
 impl Watch {
     fn sink(&self, panics: bool) -> Counting {
         self.alive.fetch_add(1, Ordering::Relaxed);
-        Counting {
-            sick: Arc::clone(&self.sick),
-            alive: Arc::clone(&self.alive),
-            panics,
-        }
+        Counting { sick: Arc::clone(&self.sick), alive: Arc::clone(&self.alive), panics }
     }
 }
 
@@ -171,10 +156,7 @@ fn every_target_and_every_backend_is_in_one_shard() {
         assert!(plan.plan.judges.is_sorted_by_key(|judge| judge.target));
         for (judge, backend) in plan.plan.judges.iter().zip(&plan.judges) {
             let target = plan.targets[judge.target.0 as usize];
-            assert_eq!(
-                target, fleet.backends[*backend].target,
-                "a judge keeps its target"
-            );
+            assert_eq!(target, fleet.backends[*backend].target, "a judge keeps its target");
         }
     }
 }
@@ -199,27 +181,14 @@ fn shards_reach_first_verdicts_on_threads_of_their_own_cores() {
     let shards = Shards::start(split(&fleet, 2), move |_, _| make.sink(false)).expect("it starts");
     wait_until("first verdicts", || shards.warming_count() == 0);
     for shard in 0..2 {
-        assert_eq!(
-            cpus_of_thread(&format!("probe-{shard}")),
-            1,
-            "pinned to one core"
-        );
+        assert_eq!(cpus_of_thread(&format!("probe-{shard}")), 1, "pinned to one core");
     }
     let snapshots = shards.snapshot().expect("both shards answer");
     let order: Vec<usize> = snapshots.iter().map(|snapshot| snapshot.shard).collect();
     assert_eq!(order, [0, 1]);
-    let probes: u64 = snapshots
-        .iter()
-        .map(|snapshot| snapshot.histograms.probe_ns.len())
-        .sum();
+    let probes: u64 = snapshots.iter().map(|snapshot| snapshot.histograms.probe_ns.len()).sum();
     assert!(4 <= probes, "a probe of each target");
-    assert_eq!(
-        shards
-            .counters()
-            .map(|counters| counters.stray())
-            .sum::<u64>(),
-        0
-    );
+    assert_eq!(shards.counters().map(|counters| counters.stray()).sum::<u64>(), 0);
     shards.stop().expect("no shard failed");
     assert_eq!(watch.alive.load(Ordering::Relaxed), 0);
 }
@@ -235,9 +204,7 @@ fn operators_word_reaches_the_owner() {
     let say = |backend, word| shards.request(ShardRequest::SetOverride { backend, word });
     say(1, Override::Sick).expect("its shard takes it");
     say(2, Override::Sick).expect("its shard takes it");
-    wait_until("two forced sick", || {
-        watch.sick.load(Ordering::Relaxed) == 2
-    });
+    wait_until("two forced sick", || watch.sick.load(Ordering::Relaxed) == 2);
     say(1, Override::Auto).expect("its shard takes it");
     wait_until("one as probed", || watch.sick.load(Ordering::Relaxed) == 1);
     let nobody = say(4, Override::Sick).expect_err("there are four backends");
@@ -254,11 +221,7 @@ fn shard_that_cannot_start_stops_the_others() {
     let make = watch.clone();
     let error = Shards::start(plans, move |_, _| make.sink(false)).expect_err("too many slots");
     assert!(error.to_string().contains("in_flight") || matches!(error, EngineError::Call { .. }));
-    assert_eq!(
-        watch.alive.load(Ordering::Relaxed),
-        0,
-        "the other shard has ended"
-    );
+    assert_eq!(watch.alive.load(Ordering::Relaxed), 0, "the other shard has ended");
 }
 
 #[test]
@@ -275,11 +238,7 @@ fn panic_in_a_shard_is_noticed() {
         failure.is_some()
     });
     assert!(matches!(failure, Some(EngineError::Panicked { shard: 1 })));
-    assert_eq!(
-        watch.alive.load(Ordering::Relaxed),
-        1,
-        "the other shard goes on"
-    );
+    assert_eq!(watch.alive.load(Ordering::Relaxed), 1, "the other shard goes on");
 }
 
 /// How many CPUs the thread of that name may use.
@@ -292,13 +251,9 @@ fn cpus_of_thread(name: &str) -> u32 {
             continue;
         }
         let status = std::fs::read_to_string(path.join("status")).expect("the thread lives");
-        let mask = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Cpus_allowed:"));
+        let mask = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:"));
         let mask = mask.expect("a mask").trim().replace(',', "");
-        return u128::from_str_radix(&mask, 16)
-            .expect("a hexadecimal mask")
-            .count_ones();
+        return u128::from_str_radix(&mask, 16).expect("a hexadecimal mask").count_ones();
     }
     panic!("no thread is called {name}");
 }

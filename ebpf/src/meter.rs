@@ -37,8 +37,8 @@ pub(crate) fn sickbay_meter(_ctx: XdpContext) -> u32 {
     ) else {
         return xdp_action::XDP_ABORTED;
     };
-    // SAFETY (all four): elements live as long as the map and are aligned; the other side reads and
-    // writes them as whole words too.
+    // SAFETY: elements live as long as the map and are aligned; the other side reads and writes
+    // them as whole words too. So for the three blocks below.
     let last = unsafe { seen.read_volatile() };
     // SAFETY: see above.
     if unsafe { stop.read_volatile() } != 0 {

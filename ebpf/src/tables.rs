@@ -1,8 +1,5 @@
 //! The maps as the decision's tables and counters.
-#![expect(
-    unsafe_code,
-    reason = "map values are shared memory; the helpers hand out pointers"
-)]
+#![expect(unsafe_code, reason = "map values are shared memory; the helpers hand out pointers")]
 
 use core::ptr::addr_of;
 
@@ -105,13 +102,9 @@ impl Tables for Maps {
     #[inline(always)]
     fn write_entry(&self, flow: &Flow, entry: &FlowEntry) -> bool {
         if flow.family == 4 {
-            maps::FLOWS_V4
-                .insert(key_v4(flow), entry, u64::from(BPF_ANY))
-                .is_ok()
+            maps::FLOWS_V4.insert(key_v4(flow), entry, u64::from(BPF_ANY)).is_ok()
         } else {
-            maps::FLOWS_V6
-                .insert(key_v6(flow), entry, u64::from(BPF_ANY))
-                .is_ok()
+            maps::FLOWS_V6.insert(key_v6(flow), entry, u64::from(BPF_ANY)).is_ok()
         }
     }
 
@@ -205,11 +198,7 @@ mod searches {
 
     #[inline(always)]
     fn named(number: u32) -> Bitmap {
-        if number == 0 {
-            Bitmap::TakesNew
-        } else {
-            Bitmap::Allowed
-        }
+        if number == 0 { Bitmap::TakesNew } else { Bitmap::Allowed }
     }
 }
 
@@ -238,8 +227,7 @@ fn read<T: Copy, const ENTRIES: usize, const FLAGS: usize>(
     index: u32,
 ) -> Option<T> {
     // SAFETY: the map's element lives as long as the program and is aligned to eight bytes.
-    map.get_ptr(index)
-        .map(|element| unsafe { element.read_volatile() })
+    map.get_ptr(index).map(|element| unsafe { element.read_volatile() })
 }
 
 #[inline(always)]

@@ -1,12 +1,6 @@
 //! The entry point of traffic control: for interfaces whose driver has no XDP.
-#![expect(
-    unsafe_code,
-    reason = "the context's fields and the redirect belong to the kernel"
-)]
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "the macro hands the context over"
-)]
+#![expect(unsafe_code, reason = "the context's fields and the redirect belong to the kernel")]
+#![expect(clippy::needless_pass_by_value, reason = "the macro hands the context over")]
 
 use aya_ebpf::bindings::{TC_ACT_OK, TC_ACT_SHOT};
 use aya_ebpf::helpers::generated::{bpf_redirect, bpf_skb_pull_data};
@@ -37,11 +31,8 @@ pub(crate) fn sickbay_tc(ctx: TcContext) -> i32 {
 /// An skb may keep its bytes in pieces, of which only the first can be read and written directly.
 #[inline(always)]
 fn make_headers_readable(ctx: &TcContext) {
-    let wanted = if (ctx.len() as usize) < HEADERS_BYTES_MAX {
-        ctx.len()
-    } else {
-        HEADERS_BYTES_MAX as u32
-    };
+    let wanted =
+        if (ctx.len() as usize) < HEADERS_BYTES_MAX { ctx.len() } else { HEADERS_BYTES_MAX as u32 };
     if ctx.data() + wanted as usize <= ctx.data_end() {
         return;
     }

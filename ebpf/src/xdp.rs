@@ -1,9 +1,6 @@
 //! The entry point of a network interface's driver.
 #![expect(unsafe_code, reason = "the redirect is a helper of the kernel")]
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "the macro hands the context over"
-)]
+#![expect(clippy::needless_pass_by_value, reason = "the macro hands the context over")]
 
 use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS, XDP_TX};
 use aya_ebpf::helpers::generated::bpf_redirect;
@@ -21,12 +18,7 @@ use crate::tables::Maps;
 pub(crate) fn sickbay_xdp(ctx: XdpContext) -> u32 {
     let (data, data_end) = (ctx.data(), ctx.data_end());
     let size_bytes = (data_end - data) as u32;
-    let packet = Bytes {
-        data,
-        data_end,
-        size_bytes,
-        tags_taken_off: 0,
-    };
+    let packet = Bytes { data, data_end, size_bytes, tags_taken_off: 0 };
     let outcome = decide(&packet, &Maps);
     count(&outcome, &Maps);
     match outcome.action() {

@@ -26,10 +26,7 @@ impl PrivateHost {
     /// # Panics
     ///
     /// Without the privilege to do so: tests that need a kernel fail where they cannot run.
-    #[expect(
-        clippy::new_without_default,
-        reason = "it changes the thread, it makes no value"
-    )]
+    #[expect(clippy::new_without_default, reason = "it changes the thread, it makes no value")]
     #[must_use]
     pub fn new() -> Self {
         unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
@@ -38,14 +35,8 @@ impl PrivateHost {
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
             .expect("root may make its mounts private");
         let directory = tempfile::tempdir().expect("a temporary directory");
-        mount(
-            Some("bpf"),
-            directory.path(),
-            Some("bpf"),
-            MsFlags::empty(),
-            none,
-        )
-        .expect("the kernel has a BPF file system");
+        mount(Some("bpf"), directory.path(), Some("bpf"), MsFlags::empty(), none)
+            .expect("the kernel has a BPF file system");
         ip("link set lo up");
         Self { directory }
     }
@@ -121,10 +112,7 @@ pub fn small_sizes() -> Sizes {
 /// An attachment to `interface`.
 #[must_use]
 pub fn attachment(interface: &str, program: Program) -> Attachment {
-    Attachment {
-        interface: interface.to_owned(),
-        program,
-    }
+    Attachment { interface: interface.to_owned(), program }
 }
 
 /// Runs `ip` with these arguments in the calling thread's network namespace.
@@ -134,15 +122,9 @@ pub fn attachment(interface: &str, program: Program) -> Attachment {
 /// When it fails.
 #[track_caller]
 pub fn ip(arguments: &str) {
-    let output = Command::new("ip")
-        .args(arguments.split_whitespace())
-        .output();
+    let output = Command::new("ip").args(arguments.split_whitespace()).output();
     let output = output.expect("iproute2 is installed");
-    assert!(
-        output.status.success(),
-        "ip {arguments}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Another host: a thread with a network namespace of its own, which waits until dropped.
@@ -168,9 +150,7 @@ impl Neighbour {
         let (tell_thread, thread_id) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNET).expect("root, to make private namespaces");
-            tell_thread
-                .send(nix::unistd::gettid())
-                .expect("the test waits for it");
+            tell_thread.send(nix::unistd::gettid()).expect("the test waits for it");
             while let Ok(arguments) = take_work.recv() {
                 ip(&arguments);
                 tell_done.send(()).expect("the test waits for it");
@@ -192,11 +172,8 @@ impl Neighbour {
     /// When it fails.
     pub fn ip(&self, arguments: &str) {
         let work = self.work.as_ref().expect("it runs until dropped");
-        work.send(arguments.to_owned())
-            .expect("it runs until dropped");
-        self.done
-            .recv()
-            .unwrap_or_else(|_| panic!("ip {arguments} failed over there"));
+        work.send(arguments.to_owned()).expect("it runs until dropped");
+        self.done.recv().unwrap_or_else(|_| panic!("ip {arguments} failed over there"));
     }
 }
 

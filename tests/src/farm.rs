@@ -57,12 +57,7 @@ impl Farm {
                 Barn::new(listener, counts).run(&stop);
             })
             .expect("a thread can be started");
-        Self {
-            port,
-            requests,
-            stopping,
-            thread: Some(thread),
-        }
+        Self { port, requests, stopping, thread: Some(thread) }
     }
 
     /// Where backend `index` is.
@@ -104,15 +99,8 @@ impl Barn {
     fn new(listener: TcpListener, requests: Arc<[AtomicU32]>) -> Self {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).expect("epoll");
         let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
-        epoll
-            .add(&listener, event)
-            .expect("a listener can be waited for");
-        Self {
-            epoll,
-            listener,
-            streams: Vec::new(),
-            requests,
-        }
+        epoll.add(&listener, event).expect("a listener can be waited for");
+        Self { epoll, listener, streams: Vec::new(), requests }
     }
 
     fn run(&mut self, stopping: &AtomicBool) {
@@ -130,18 +118,14 @@ impl Barn {
 
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
-            stream
-                .set_nonblocking(true)
-                .expect("a socket can be made so");
+            stream.set_nonblocking(true).expect("a socket can be made so");
             let descriptor = stream.as_raw_fd() as usize;
             if self.streams.len() <= descriptor {
                 self.streams.resize_with(descriptor + 1, || None);
             }
             let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
             let event = EpollEvent::new(flags, descriptor as u64);
-            self.epoll
-                .add(&stream, event)
-                .expect("a socket can be waited for");
+            self.epoll.add(&stream, event).expect("a socket can be waited for");
             self.streams[descriptor] = Some(stream);
         }
     }

@@ -1,6 +1,10 @@
 //! What the tests of this package share.
 
-/// A server for every address of a loopback.
-pub mod farm;
+/// Random tables and packets from a seed.
+pub mod chance;
 /// A private host for one test: network namespace, interfaces, BPF file system.
 pub mod datapath;
+/// A server for every address of a loopback.
+pub mod farm;
+/// The steering programs in this kernel, run packet by packet.
+pub mod steering;

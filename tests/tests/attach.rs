@@ -1,8 +1,5 @@
 //! Attaching, refusing, taking over and detaching, against the kernel.
-#![expect(
-    clippy::unwrap_used,
-    reason = "the helpers of a test panic as the test does"
-)]
+#![expect(clippy::unwrap_used, reason = "the helpers of a test panic as the test does")]
 
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -58,11 +55,7 @@ fn native_and_generic_are_what_was_asked_for() {
     let attached = attached.unwrap();
     assert_eq!(attached[0].mode, AttachedMode::XdpNative);
     assert_eq!(attached[1].mode, AttachedMode::XdpGeneric);
-    assert!(
-        attached
-            .iter()
-            .all(|attached| !attached.taken_over && attached.note.is_none())
-    );
+    assert!(attached.iter().all(|attached| !attached.taken_over && attached.note.is_none()));
     assert_eq!(mode_in_force("one"), Some(XdpModeInForce::Native));
     assert_eq!(mode_in_force("two"), Some(XdpModeInForce::Generic));
     let (_, program) = link(&host.pins("main").join("links/one-xdp"));
@@ -75,20 +68,12 @@ fn native_and_generic_are_what_was_asked_for() {
 fn auto_is_native_where_the_driver_can_and_says_why_where_it_cannot() {
     let host = host();
     let mut datapath = host.load().unwrap();
-    let attached = datapath
-        .attach(&[attachment("one", AUTO), attachment("lo", AUTO)])
-        .unwrap();
-    assert_eq!(
-        (attached[0].mode, &attached[0].note),
-        (AttachedMode::XdpNative, &None)
-    );
+    let attached = datapath.attach(&[attachment("one", AUTO), attachment("lo", AUTO)]).unwrap();
+    assert_eq!((attached[0].mode, &attached[0].note), (AttachedMode::XdpNative, &None));
     assert_eq!(attached[1].mode, AttachedMode::XdpGeneric);
     let note = attached[1].note.as_ref().unwrap();
     println!("{note}");
-    assert!(
-        note.starts_with("generic, because native failed: "),
-        "{note}"
-    );
+    assert!(note.starts_with("generic, because native failed: "), "{note}");
     assert_eq!(mode_in_force("lo"), Some(XdpModeInForce::Generic));
 }
 
@@ -98,10 +83,7 @@ fn native_is_refused_where_the_driver_cannot_and_nothing_stays() {
     let mut datapath = host.load().unwrap();
     let error = datapath.attach(&[attachment("one", NATIVE), attachment("lo", NATIVE)]);
     let error = error.unwrap_err().to_string();
-    assert!(
-        error.starts_with("cannot attach to lo (xdp native): "),
-        "{error}"
-    );
+    assert!(error.starts_with("cannot attach to lo (xdp native): "), "{error}");
     assert!(!error.contains('\n'), "{error}");
     assert_eq!((mode_in_force("one"), mode_in_force("lo")), (None, None));
     drop(datapath);
@@ -113,18 +95,11 @@ fn a_foreign_program_is_refused_by_name_and_left_alone() {
     let host = host();
     let object = object().unwrap();
     let mut foreign = Ebpf::load(object).unwrap();
-    let program: &mut Xdp = foreign
-        .program_mut("sickbay_xdp")
-        .unwrap()
-        .try_into()
-        .unwrap();
+    let program: &mut Xdp = foreign.program_mut("sickbay_xdp").unwrap().try_into().unwrap();
     program.load().unwrap();
     let pin = host.bpf().join("foreign");
     program.pin(&pin).unwrap();
-    ip(&format!(
-        "link set dev two xdpgeneric pinned {}",
-        pin.display()
-    ));
+    ip(&format!("link set dev two xdpgeneric pinned {}", pin.display()));
     let (_, id) = in_force("two").unwrap();
 
     let mut datapath = host.load().unwrap();
@@ -132,14 +107,8 @@ fn a_foreign_program_is_refused_by_name_and_left_alone() {
     let error = datapath.attach(&wanted).unwrap_err();
     assert!(matches!(error, KernelError::ForeignProgram { program_id, .. } if program_id == id));
     let text = error.to_string();
-    assert!(
-        text.contains(&format!("id {id}")) && text.contains("\"sickbay_xdp\""),
-        "{text}"
-    );
-    assert!(
-        text.contains("`ip link set dev two xdpgeneric off`"),
-        "{text}"
-    );
+    assert!(text.contains(&format!("id {id}")) && text.contains("\"sickbay_xdp\""), "{text}");
+    assert!(text.contains("`ip link set dev two xdpgeneric off`"), "{text}");
     assert!(!text.contains('\n'), "{text}");
     assert_eq!(mode_in_force("one"), None);
     assert_eq!(in_force("two"), Some((XdpModeInForce::Generic, id)));
@@ -158,11 +127,7 @@ fn a_program_of_another_instance_is_foreign() {
     let mut foreign = Datapath::load(object, &small_sizes(), &other, Flows::Fresh).unwrap();
     foreign.attach(&[attachment("two", NATIVE)]).unwrap();
     let (_, id) = in_force("two").unwrap();
-    let error = host
-        .load()
-        .unwrap()
-        .attach(&[attachment("two", NATIVE)])
-        .unwrap_err();
+    let error = host.load().unwrap().attach(&[attachment("two", NATIVE)]).unwrap_err();
     assert!(matches!(error, KernelError::ForeignProgram { program_id, .. } if program_id == id));
     assert!(!host.pins("main").exists());
     assert_eq!(in_force("two"), Some((XdpModeInForce::Native, id)));
@@ -174,10 +139,7 @@ fn an_interface_that_does_not_exist_is_refused_with_those_that_do() {
     let mut datapath = host.load().unwrap();
     let error = datapath.attach(&[attachment("one", NATIVE), attachment("ones", NATIVE)]);
     let text = error.unwrap_err().to_string();
-    assert!(
-        text.contains("\"ones\"") && text.contains("did you mean \"one\"?"),
-        "{text}"
-    );
+    assert!(text.contains("\"ones\"") && text.contains("did you mean \"one\"?"), "{text}");
     assert!(text.contains("lo") && text.contains("two"), "{text}");
     assert_eq!(mode_in_force("one"), None);
     drop(datapath);
@@ -189,16 +151,10 @@ fn detach_leaves_nothing_and_says_what_it_removed() {
     let host = host();
     let mut datapath = host.load().unwrap();
     let program = Program::Tc;
-    datapath
-        .attach(&[attachment("one", NATIVE), attachment("two", program)])
-        .unwrap();
+    datapath.attach(&[attachment("one", NATIVE), attachment("two", program)]).unwrap();
     let (_, id) = in_force("one").unwrap();
     drop(datapath);
-    assert_eq!(
-        mode_in_force("one"),
-        Some(XdpModeInForce::Native),
-        "it outlives its agent"
-    );
+    assert_eq!(mode_in_force("one"), Some(XdpModeInForce::Native), "it outlives its agent");
 
     let removed = detach(&host.pins("main")).unwrap();
     let texts: Vec<_> = removed.iter().map(ToString::to_string).collect();
@@ -215,9 +171,7 @@ fn detach_leaves_nothing_and_says_what_it_removed() {
 fn detach_works_while_the_agent_runs() {
     let host = host();
     let mut datapath = host.load().unwrap();
-    datapath
-        .attach(&[attachment("one", GENERIC), attachment("two", Program::Tc)])
-        .unwrap();
+    datapath.attach(&[attachment("one", GENERIC), attachment("two", Program::Tc)]).unwrap();
     detach(&host.pins("main")).unwrap();
     assert_eq!(mode_in_force("one"), None);
     assert_eq!(host.pinned(), [""; 0]);
@@ -228,31 +182,21 @@ fn detach_works_while_the_agent_runs() {
 fn a_new_agent_takes_the_links_of_a_dead_one_over_in_place() {
     let host = host();
     let wanted = [attachment("one", NATIVE), attachment("two", Program::Tc)];
-    let (xdp, tcx) = (
-        host.pins("main").join("links/one-xdp"),
-        host.pins("main").join("links/two-tcx"),
-    );
+    let (xdp, tcx) =
+        (host.pins("main").join("links/one-xdp"), host.pins("main").join("links/two-tcx"));
     let mut dead = host.load().unwrap();
     dead.attach(&wanted).unwrap();
     let before = (link(&xdp), link(&tcx));
     drop(dead);
 
     let mut datapath = host.load().unwrap();
-    assert_eq!(
-        (link(&xdp), link(&tcx)),
-        before,
-        "in force until the new agent attaches"
-    );
+    assert_eq!((link(&xdp), link(&tcx)), before, "in force until the new agent attaches");
     let attached = datapath.attach(&wanted).unwrap();
     assert!(attached.iter().all(|attached| attached.taken_over));
     assert_eq!(attached[0].mode, AttachedMode::XdpNative);
     assert_eq!(attached[1].mode, AttachedMode::Tcx);
     let after = (link(&xdp), link(&tcx));
-    assert_eq!(
-        (after.0.0, after.1.0),
-        (before.0.0, before.1.0),
-        "the same links"
-    );
+    assert_eq!((after.0.0, after.1.0), (before.0.0, before.1.0), "the same links");
     assert_ne!(after.0.1, before.0.1, "another program");
     assert_ne!(after.1.1, before.1.1, "another program");
     assert_eq!(in_force("one"), Some((XdpModeInForce::Native, after.0.1)));
@@ -262,8 +206,7 @@ fn a_new_agent_takes_the_links_of_a_dead_one_over_in_place() {
 fn a_new_agent_changes_mode_and_drops_what_is_not_configured_any_more() {
     let host = host();
     let mut dead = host.load().unwrap();
-    dead.attach(&[attachment("one", NATIVE), attachment("two", NATIVE)])
-        .unwrap();
+    dead.attach(&[attachment("one", NATIVE), attachment("two", NATIVE)]).unwrap();
     drop(dead);
     let mut datapath = host.load().unwrap();
     let attached = datapath.attach(&[attachment("one", GENERIC)]).unwrap();
@@ -299,10 +242,7 @@ fn an_interface_with_a_dot_is_attached_and_detached() {
     datapath.attach(&[attachment("one.100", NATIVE)]).unwrap();
     assert_eq!(mode_in_force("one.100"), Some(XdpModeInForce::Native));
     let removed = detach(&host.pins("main")).unwrap();
-    assert!(
-        removed[0].to_string().ends_with(" from one.100 (xdp)"),
-        "{removed:?}"
-    );
+    assert!(removed[0].to_string().ends_with(" from one.100 (xdp)"), "{removed:?}");
     assert_eq!(mode_in_force("one.100"), None);
 }
 
@@ -312,10 +252,7 @@ fn an_instance_with_a_dot_is_refused_with_the_reason() {
     let object = object().unwrap();
     let error = Datapath::load(object, &small_sizes(), &host.pins("a.b"), Flows::Fresh);
     let text = error.unwrap_err().to_string();
-    assert!(
-        text.contains("no names with a dot, as \"a.b\" has"),
-        "{text}"
-    );
+    assert!(text.contains("no names with a dot, as \"a.b\" has"), "{text}");
     assert_eq!(host.pinned(), [""; 0]);
 }
 
@@ -341,23 +278,15 @@ fn a_failed_start_leaves_what_a_dead_agent_left() {
     let before = (host.pinned(), in_force("one"), map_id(&flows));
 
     let object = object().unwrap();
-    let sizes = Sizes {
-        backends: 1 << 21,
-        ..small_sizes()
-    };
+    let sizes = Sizes { backends: 1 << 21, ..small_sizes() };
     let error = Datapath::load(object, &sizes, &host.pins("main"), Flows::Fresh).unwrap_err();
     assert!(error.to_string().contains("2097152 backends"), "{error}");
     let garbage = b"not an object";
     let error = Datapath::load(garbage, &small_sizes(), &host.pins("main"), Flows::Keep);
     let text = error.unwrap_err().to_string();
-    assert!(
-        text.starts_with("cannot load the eBPF programs: ") && !text.contains('\n'),
-        "{text}"
-    );
+    assert!(text.starts_with("cannot load the eBPF programs: ") && !text.contains('\n'), "{text}");
     let mut datapath = host.load().unwrap();
-    datapath
-        .attach(&[attachment("nothing", NATIVE)])
-        .unwrap_err();
+    datapath.attach(&[attachment("nothing", NATIVE)]).unwrap_err();
     drop(datapath);
     assert_eq!((host.pinned(), in_force("one"), map_id(&flows)), before);
 }
@@ -368,10 +297,8 @@ fn flow_entries_are_kept_when_asked_for_and_when_their_room_is_unchanged() {
     let mut dead = host.load().unwrap();
     dead.attach(&[]).unwrap();
     drop(dead);
-    let (v4, targets) = (
-        host.pins("main").join("maps/FLOWS_V4"),
-        host.pins("main").join("maps/TARGETS"),
-    );
+    let (v4, targets) =
+        (host.pins("main").join("maps/FLOWS_V4"), host.pins("main").join("maps/TARGETS"));
     let before = (map_id(&v4), map_id(&targets));
     let object = object().unwrap();
     let mut kept = Datapath::load(object, &small_sizes(), &host.pins("main"), Flows::Keep).unwrap();
@@ -379,10 +306,7 @@ fn flow_entries_are_kept_when_asked_for_and_when_their_room_is_unchanged() {
     assert_eq!(map_id(&v4), before.0);
     assert_ne!(map_id(&targets), before.1);
     drop(kept);
-    let sizes = Sizes {
-        flows: 2048,
-        ..small_sizes()
-    };
+    let sizes = Sizes { flows: 2048, ..small_sizes() };
     let grown = Datapath::load(object, &sizes, &host.pins("main"), Flows::Keep).unwrap();
     assert_ne!(map_id(&v4), before.0);
     drop(grown);
@@ -397,9 +321,7 @@ fn without_tcx_a_filter_is_attached_taken_over_and_removed() {
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        text.lines()
-            .filter(|line| line.contains("sickbay_tc"))
-            .count()
+        text.lines().filter(|line| line.contains("sickbay_tc")).count()
     };
     for taken_over in [false, true] {
         let mut datapath = host.load().unwrap();

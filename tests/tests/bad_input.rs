@@ -32,12 +32,7 @@ impl Host {
     /// The good configuration with `line` in place of the only line that begins with `start`.
     fn spoilt(&self, start: &str, line: &str) -> String {
         let begins = |each: &&str| each.trim_start().starts_with(start);
-        assert_eq!(
-            self.good.lines().filter(begins).count(),
-            1,
-            "{start}: {}",
-            self.good
-        );
+        assert_eq!(self.good.lines().filter(begins).count(), 1, "{start}: {}", self.good);
         let mut text = String::new();
         for each in self.good.lines() {
             text.push_str(if begins(&each) { line } else { each });
@@ -56,12 +51,7 @@ impl Host {
         let mut command = wrap(command);
         command.env("SICKBAY_LOG", "error").stdin(Stdio::null());
         let before = Traces::of(&self.network);
-        let output = self
-            .network
-            .host
-            .namespace
-            .run(|| command.output())
-            .unwrap();
+        let output = self.network.host.namespace.run(|| command.output()).unwrap();
         let after = Traces::of(&self.network);
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{error}");
@@ -189,12 +179,7 @@ fn user_without_privilege_is_refused() {
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
     let error = host.refusal(&host.good, |command| {
         let mut wrapped = Command::new("setpriv");
-        wrapped.args([
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "--inh-caps=-all",
-        ]);
+        wrapped.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
         wrapped.arg(&copy).args(command.get_args());
         wrapped
     });
@@ -217,14 +202,9 @@ fn root_without_the_capability_is_refused() {
 #[test]
 fn interface_that_does_not_exist_is_refused() {
     for program in [Program::Xdp, Program::Tc] {
-        let host = Host::with(&Configuration {
-            program,
-            ..Configuration::usual()
-        });
-        let error = host.refusal(
-            &host.spoilt("interface", "interface = \"eth7\""),
-            |command| command,
-        );
+        let host = Host::with(&Configuration { program, ..Configuration::usual() });
+        let error =
+            host.refusal(&host.spoilt("interface", "interface = \"eth7\""), |command| command);
         assert!(error.contains("eth7"), "{error}");
         // What there is instead.
         assert!(error.contains(INTERFACE), "{error}");
@@ -265,10 +245,7 @@ fn too_few_descriptors_are_refused() {
     let host = Host::new();
     let error = host.refusal(&host.good, |command| {
         let mut wrapped = Command::new("prlimit");
-        wrapped
-            .arg("--nofile=32:32")
-            .arg(command.get_program())
-            .args(command.get_args());
+        wrapped.arg("--nofile=32:32").arg(command.get_program()).args(command.get_args());
         wrapped
     });
     assert!(error.contains("descriptors"), "{error}");
@@ -281,9 +258,7 @@ fn foreign_xdp_program_is_refused_and_stays() {
     let object = target_directory().unwrap().join("bpf/meter.bpf.o");
     let attach = |mode: &str| {
         let object = object.to_str().unwrap();
-        let words = [
-            "ip", "link", "set", INTERFACE, mode, "object", object, "section", "xdp",
-        ];
+        let words = ["ip", "link", "set", INTERFACE, mode, "object", object, "section", "xdp"];
         host.network.host.namespace.tool(&words).unwrap();
     };
     attach("xdpdrv");
@@ -292,11 +267,6 @@ fn foreign_xdp_program_is_refused_and_stays() {
     assert!(error.contains(INTERFACE), "{error}");
     assert!(error.contains("sickbay_meter"), "{error}");
     assert!(error.contains("ip link set dev eth0"), "{error}");
-    let links = host
-        .network
-        .host
-        .namespace
-        .tool(&["ip", "link", "show", INTERFACE])
-        .unwrap();
+    let links = host.network.host.namespace.tool(&["ip", "link", "show", INTERFACE]).unwrap();
     assert!(links.contains("prog/xdp"), "{links}");
 }

@@ -1,8 +1,5 @@
 //! The board against the kernel's maps: what is written by memory is read by the kernel.
-#![expect(
-    clippy::unwrap_used,
-    reason = "the helpers of a test panic as the test does"
-)]
+#![expect(clippy::unwrap_used, reason = "the helpers of a test panic as the test does")]
 
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
@@ -58,58 +55,27 @@ fn what_is_written_by_memory_is_read_by_the_kernel() {
 
     let slot = Slot::settled(BackendRef::new(5, 1));
     board.write_slots(4095, &[slot]);
-    assert_eq!(
-        element::<Slot>(&host, "SLOTS", 4095),
-        Slot(0x0010_0005_0010_0005)
-    );
+    assert_eq!(element::<Slot>(&host, "SLOTS", 4095), Slot(0x0010_0005_0010_0005));
 
-    let backend = Backend {
-        generation: 1,
-        family: 4,
-        pool: 1,
-        ..Backend::default()
-    };
+    let backend = Backend { generation: 1, family: 4, pool: 1, ..Backend::default() };
     board.write_backend(3, &backend);
-    let next_hop = NextHop {
-        mac: [2, 0, 0, 0, 0, 3],
-        source_mac: [2; 6],
-        interface_index: 9,
-    };
+    let next_hop = NextHop { mac: [2, 0, 0, 0, 0, 3], source_mac: [2; 6], interface_index: 9 };
     board.set_next_hop(3, Some(next_hop));
     let read = element::<Backend>(&host, "BACKENDS", 3);
-    assert_eq!(
-        (read.next_hop, read.source_mac),
-        (0x0001_0300_0000_0002, 0x0202_0202_0202)
-    );
-    assert_eq!(
-        (read.interface_index, read.generation, read.pool),
-        (9, 1, 1)
-    );
+    assert_eq!((read.next_hop, read.source_mac), (0x0001_0300_0000_0002, 0x0202_0202_0202));
+    assert_eq!((read.interface_index, read.generation, read.pool), (9, 1, 1));
 
-    let record = TargetRecord {
-        registers: [7; 8],
-        state: 2,
-        ..TargetRecord::default()
-    };
+    let record = TargetRecord { registers: [7; 8], state: 2, ..TargetRecord::default() };
     board.write_target(2, &record);
     let read = element::<TargetRecord>(&host, "TARGETS", 2);
-    assert_eq!(
-        read,
-        TargetRecord {
-            sequence: 2,
-            ..record
-        }
-    );
+    assert_eq!(read, TargetRecord { sequence: 2, ..record });
 }
 
 #[test]
 fn small_counts_stand_where_the_kernel_looks_for_them() {
     let host = PrivateHost::new();
     let object = object().unwrap();
-    let sizes = Sizes {
-        backends: 3 * 2048,
-        ..small_sizes()
-    };
+    let sizes = Sizes { backends: 3 * 2048, ..small_sizes() };
     let datapath = Datapath::load(object, &sizes, &host.pins("main"), Flows::Fresh).unwrap();
     let board = datapath.board().unwrap();
     board.set_takes_new(2 * 2048, 0, true);
@@ -136,12 +102,7 @@ fn header_and_heartbeat_are_where_readers_look() {
     let board = datapath.board().unwrap();
     let unwritten = Board::open(&host.pins("main")).unwrap().checked_header();
     assert!(matches!(unwritten, Err(BoardError::Magic { found: 0 })));
-    board
-        .write_header(&Header {
-            shard_count: 2,
-            ..Header::default()
-        })
-        .unwrap();
+    board.write_header(&Header { shard_count: 2, ..Header::default() }).unwrap();
     board.beat(1);
     let header = element::<Header>(&host, "HEADER", 0);
     assert_eq!(header.magic.to_le_bytes(), *b"sickbay\0");
@@ -163,45 +124,25 @@ fn header_and_heartbeat_are_where_readers_look() {
 fn a_board_that_was_never_pinned_cannot_be_opened() {
     let host = PrivateHost::new();
     let error = Board::open(&host.pins("main")).unwrap_err().to_string();
-    assert!(
-        error.starts_with("the board's map HEADER: No such file"),
-        "{error}"
-    );
+    assert!(error.starts_with("the board's map HEADER: No such file"), "{error}");
 }
 
 #[test]
 fn services_and_pools_are_found_by_their_keys() {
     let host = PrivateHost::new();
     let mut datapath = host.load().unwrap();
-    let pool = Pool {
-        first_word: 2,
-        word_count: 2,
-        ..Pool::default()
-    };
+    let pool = Pool { first_word: 2, word_count: 2, ..Pool::default() };
     datapath.insert_pool(1, &pool).unwrap();
     assert_eq!(element::<Pool>(&host, "POOLS", 1), pool);
     let error = datapath.insert_pool(2, &pool).unwrap_err().to_string();
     assert!(error.starts_with("map POOLS: "), "{error}");
 
-    let key = ServiceKey {
-        address: [9; 16],
-        port: [0, 80],
-        protocol: 6,
-        family: 6,
-    };
-    let service = Service {
-        hash_seed: 3,
-        index: 1,
-        slot_count: 1021,
-        ..Service::default()
-    };
+    let key = ServiceKey { address: [9; 16], port: [0, 80], protocol: 6, family: 6 };
+    let service = Service { hash_seed: 3, index: 1, slot_count: 1021, ..Service::default() };
     datapath.insert_service(&key, &service).unwrap();
     assert_eq!(read::<Service>(&host, "SERVICES", key.as_bytes()), service);
     for port in 0..4 {
-        let other = ServiceKey {
-            port: [1, port],
-            ..key
-        };
+        let other = ServiceKey { port: [1, port], ..key };
         let inserted = datapath.insert_service(&other, &service);
         assert_eq!(inserted.is_ok(), port < 3, "room for four: {inserted:?}");
     }
@@ -213,9 +154,7 @@ fn set_counters<const BYTES: usize, T: Pod>(host: &PrivateHost, map: &str, index
     let mut counters = PerCpuArray::<_, [u8; BYTES]>::try_from(Map::PerCpuArray(data)).unwrap();
     let bytes: [u8; BYTES] = value.as_bytes().try_into().unwrap();
     let values = vec![bytes; possible_cpu_count().unwrap() as usize];
-    counters
-        .set(index, PerCpuValues::try_from(values).unwrap(), 0)
-        .unwrap();
+    counters.set(index, PerCpuValues::try_from(values).unwrap(), 0).unwrap();
 }
 
 #[test]
@@ -223,23 +162,12 @@ fn counters_are_summed_over_the_cpus() {
     let host = PrivateHost::new();
     let datapath = host.load().unwrap();
     let cpus = u64::from(possible_cpu_count().unwrap());
-    let service = ServiceCounters {
-        steered_packets: 3,
-        kept_on_sick: 5,
-        ..ServiceCounters::default()
-    };
+    let service =
+        ServiceCounters { steered_packets: 3, kept_on_sick: 5, ..ServiceCounters::default() };
     set_counters::<128, _>(&host, "SERVICE_COUNTERS", 2, service);
-    let backend = BackendCounters {
-        skipped: 7,
-        unresolved: 1,
-        ..BackendCounters::default()
-    };
+    let backend = BackendCounters { skipped: 7, unresolved: 1, ..BackendCounters::default() };
     set_counters::<64, _>(&host, "BACKEND_COUNTERS", 127, backend);
-    let global = GlobalCounters {
-        not_ip: 2,
-        broken_table: 1,
-        ..GlobalCounters::default()
-    };
+    let global = GlobalCounters { not_ip: 2, broken_table: 1, ..GlobalCounters::default() };
     set_counters::<64, _>(&host, "GLOBAL_COUNTERS", 0, global);
 
     let counters = datapath.counters().unwrap();
@@ -253,21 +181,15 @@ fn counters_are_summed_over_the_cpus() {
     assert!(counters.service(4).is_err());
     let services = counters.services(4).unwrap();
     assert_eq!((services.len(), services[2]), (4, service));
-    let backend = BackendCounters {
-        skipped: 7 * cpus,
-        unresolved: cpus,
-        ..BackendCounters::default()
-    };
+    let backend =
+        BackendCounters { skipped: 7 * cpus, unresolved: cpus, ..BackendCounters::default() };
     assert_eq!(counters.backend(127).unwrap(), backend);
     let backends = counters.backends(128).unwrap();
     assert_eq!((backends.len(), backends[127]), (128, backend));
     assert_eq!(backends[126], BackendCounters::default());
     assert_eq!(counters.backends(1000).unwrap().len(), 128);
-    let global = GlobalCounters {
-        not_ip: 2 * cpus,
-        broken_table: cpus,
-        ..GlobalCounters::default()
-    };
+    let global =
+        GlobalCounters { not_ip: 2 * cpus, broken_table: cpus, ..GlobalCounters::default() };
     assert_eq!(counters.global().unwrap(), global);
 }
 
@@ -275,30 +197,17 @@ fn counters_are_summed_over_the_cpus() {
 fn the_counters_of_65536_backends_are_read_at_once() {
     let host = PrivateHost::new();
     let object = object().unwrap();
-    let sizes = Sizes {
-        backends: 65_536,
-        ..small_sizes()
-    };
+    let sizes = Sizes { backends: 65_536, ..small_sizes() };
     let _datapath = Datapath::load(object, &sizes, &host.pins("main"), Flows::Fresh).unwrap();
-    let last = BackendCounters {
-        new_flows: 1,
-        ..BackendCounters::default()
-    };
+    let last = BackendCounters { new_flows: 1, ..BackendCounters::default() };
     set_counters::<64, _>(&host, "BACKEND_COUNTERS", 65_535, last);
     let counters = Counters::open(&host.pins("main")).unwrap();
     let start = Instant::now();
     let all = counters.backends(65_536).unwrap();
     println!("65,536 backends' counters in {:?}", start.elapsed());
     assert_eq!(all.len(), 65_536);
-    assert_eq!(
-        all[65_535].new_flows,
-        u64::from(possible_cpu_count().unwrap())
-    );
-    assert!(
-        all[..65_535]
-            .iter()
-            .all(|counters| *counters == BackendCounters::default())
-    );
+    assert_eq!(all[65_535].new_flows, u64::from(possible_cpu_count().unwrap()));
+    assert!(all[..65_535].iter().all(|counters| *counters == BackendCounters::default()));
 }
 
 #[test]
@@ -317,14 +226,8 @@ fn next_hops_are_found_followed_and_written_to_the_board() {
     ip("route add 198.51.100.0/24 via 192.0.2.2");
     let index = nix::net::if_::if_nametoindex("one").unwrap();
 
-    let addresses = [
-        "192.0.2.2",
-        "2001:db8::2",
-        "198.51.100.7",
-        "192.0.2.1",
-        "203.0.113.1",
-        "192.0.2.9",
-    ];
+    let addresses =
+        ["192.0.2.2", "2001:db8::2", "198.51.100.7", "192.0.2.1", "203.0.113.1", "192.0.2.9"];
     let backends = addresses.iter().map(|text| text.parse::<IpAddr>().unwrap());
     let backends: Vec<_> = (0..).zip(backends).collect();
     let (tell, told) = mpsc::channel();
@@ -361,11 +264,8 @@ fn next_hops_are_found_followed_and_written_to_the_board() {
     let unrouted = "203.0.113.1".parse().unwrap();
     assert_eq!(known[4], Some(Err(Unresolved::NoRoute(unrouted))));
     let silent: IpAddr = "192.0.2.9".parse().unwrap();
-    let expected = Unresolved::Silent {
-        address: silent,
-        neighbour: silent,
-        interface_index: index,
-    };
+    let expected =
+        Unresolved::Silent { address: silent, neighbour: silent, interface_index: index };
     assert_eq!(known[5], Some(Err(expected)));
     drop(host);
 }

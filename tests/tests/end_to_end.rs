@@ -37,11 +37,7 @@ impl Stage {
         let text = configuration.text(&network);
         let host = &network.host.namespace;
         let agent = Agent::start(host, &configuration.instance, &text).unwrap();
-        Self {
-            network,
-            servers,
-            agent,
-        }
+        Self { network, servers, agent }
     }
 
     fn restart(&mut self, backend: usize) -> u64 {
@@ -52,10 +48,7 @@ impl Stage {
     }
 
     fn load(&self, family: Family) -> Load {
-        Load::start(
-            &self.network.client.namespace,
-            &Plan::usual(Network::vip(family)),
-        )
+        Load::start(&self.network.client.namespace, &Plan::usual(Network::vip(family)))
     }
 }
 
@@ -63,10 +56,7 @@ impl Stage {
 fn wait_for_connections(load: &Load, count: usize, from_ns: u64) {
     wait_until(&format!("{count} connections are over"), PATIENCE, || {
         let done = load.look(|record| {
-            record
-                .connections()
-                .filter(|attempt| from_ns <= attempt.started_ns)
-                .count()
+            record.connections().filter(|attempt| from_ns <= attempt.started_ns).count()
         });
         (count <= done).then_some(())
     })
@@ -116,24 +106,14 @@ fn assert_client_saw_as_little_as_promised(death: &Death) {
     let failed_before = record
         .connections()
         .filter(|attempt| attempt.result.is_err() && attempt.finished_ns < death.asked_ns);
-    assert_eq!(
-        failed_before.count(),
-        0,
-        "connections failed before anybody died"
-    );
+    assert_eq!(failed_before.count(), 0, "connections failed before anybody died");
     let failed_after: Vec<_> = record
         .connections()
         .filter(|attempt| death.condemned_ns <= attempt.started_ns && attempt.result.is_err())
         .collect();
-    assert!(
-        failed_after.is_empty(),
-        "after the verdict: {failed_after:?}"
-    );
+    assert!(failed_after.is_empty(), "after the verdict: {failed_after:?}");
     let detected_ns = death.condemned_ns.saturating_sub(death.gone_ns);
-    assert!(
-        detected_ns < 2 * BOUND_MS * 1_000_000,
-        "condemned after {detected_ns} ns"
-    );
+    assert!(detected_ns < 2 * BOUND_MS * 1_000_000, "condemned after {detected_ns} ns");
 
     // Nothing reaches the dead one, and once it is back, new flows do.
     let dead = record.answered_count(victim, death.condemned_ns, death.returned_ns);
@@ -142,22 +122,13 @@ fn assert_client_saw_as_little_as_promised(death: &Death) {
 
     // The flows of the living stay where they are; there are enough of them to tell.
     assert!(64 < record.flows_of_living(victim).count());
-    let moved: Vec<u16> = record
-        .moved_flows(victim)
-        .map(|flow| flow.source_port)
-        .collect();
+    let moved: Vec<u16> = record.moved_flows(victim).map(|flow| flow.source_port).collect();
     assert!(moved.is_empty(), "flows from these ports moved: {moved:?}");
 
     // The ports that were the victim's go to one living backend each while it is sick.
-    let orphans: Vec<_> = record
-        .fixed
-        .iter()
-        .filter(|flow| flow.owner() == Some(victim.as_str()))
-        .collect();
-    assert!(
-        !orphans.is_empty(),
-        "no fixed port was the victim's: nothing is shown"
-    );
+    let orphans: Vec<_> =
+        record.fixed.iter().filter(|flow| flow.owner() == Some(victim.as_str())).collect();
+    assert!(!orphans.is_empty(), "no fixed port was the victim's: nothing is shown");
     for flow in orphans {
         let mut answers: Vec<&str> = flow
             .attempts
@@ -177,10 +148,7 @@ fn assert_counters_agree(stage: &Stage, death: &Death) {
     let service = board.service_counters(0).unwrap();
     let opened = death.record.connections().count() + death.record.kept.len();
     let opened = u64::try_from(opened).unwrap();
-    assert_eq!(
-        service.new_flows, opened,
-        "one new flow for each connection"
-    );
+    assert_eq!(service.new_flows, opened, "one new flow for each connection");
     assert_eq!(service.skipped, death.skipped);
     assert!(0 < death.skipped);
     let nothing = ServiceCounters {
@@ -197,19 +165,13 @@ fn assert_counters_agree(stage: &Stage, death: &Death) {
     };
     assert_eq!(service, nothing, "no packet was dropped or refused");
     assert!(service.entries_written <= service.skipped);
-    assert!(
-        3 * opened < service.steered_packets,
-        "SYN, ACK, request and RST at least"
-    );
+    assert!(3 * opened < service.steered_packets, "SYN, ACK, request and RST at least");
 
     let victim = u32::try_from(VICTIM).unwrap();
     let mut sum = ServiceCounters::default();
     for index in 0..u32::try_from(BACKEND_COUNT).unwrap() {
         let backend = board.backend_counters(index).unwrap();
-        assert_eq!(
-            backend.skipped,
-            if index == victim { death.skipped } else { 0 }
-        );
+        assert_eq!(backend.skipped, if index == victim { death.skipped } else { 0 });
         assert_eq!(backend.unresolved, 0);
         assert!(index != victim || backend.diverted_in == 0);
         sum.steered_packets += backend.steered_packets;
@@ -227,11 +189,7 @@ fn assert_counters_agree(stage: &Stage, death: &Death) {
 }
 
 fn dead_backend_is_skipped(family: Family, program: Program) {
-    let configuration = Configuration {
-        family,
-        program,
-        ..Configuration::usual()
-    };
+    let configuration = Configuration { family, program, ..Configuration::usual() };
     let mut stage = Stage::new(BACKEND_COUNT, &configuration);
     let death = one_death_and_return(&mut stage, family);
     assert_client_saw_as_little_as_promised(&death);
@@ -261,23 +219,14 @@ fn dead_backend_is_skipped_with_tc_over_ipv6() {
 
 #[test]
 fn observing_counts_what_would_be_done_and_passes_everything() {
-    let configuration = Configuration {
-        mode: "observe",
-        ..Configuration::usual()
-    };
+    let configuration = Configuration { mode: "observe", ..Configuration::usual() };
     let mut stage = Stage::new(BACKEND_COUNT, &configuration);
     let host = &stage.network.host;
     let _server = Nginx::start(&host.namespace, &host.name, PORT).unwrap();
     let death = one_death_and_return(&mut stage, Family::V4);
     let all = death.record.connections().count();
     assert_eq!(death.record.answered_count("host", 0, u64::MAX), all);
-    assert!(
-        death
-            .record
-            .kept
-            .iter()
-            .all(|flow| flow.stayed() && flow.owner() == Some("host"))
-    );
+    assert!(death.record.kept.iter().all(|flow| flow.stayed() && flow.owner() == Some("host")));
     assert_counters_agree(&stage, &death);
 }
 
@@ -294,20 +243,12 @@ fn last_living_backend_gets_every_flow() {
     let record = load.stop();
     let all = record.connections().count();
     assert_eq!(record.answered_count(&last, 0, u64::MAX), all);
-    assert!(
-        record
-            .kept
-            .iter()
-            .all(|flow| flow.owner() == Some(last.as_str()))
-    );
+    assert!(record.kept.iter().all(|flow| flow.owner() == Some(last.as_str())));
 }
 
 #[test]
 fn nobody_is_chosen_when_all_are_sick_and_the_policy_is_drop() {
-    let configuration = Configuration {
-        all_sick: "drop",
-        ..Configuration::usual()
-    };
+    let configuration = Configuration { all_sick: "drop", ..Configuration::usual() };
     let mut stage = Stage::new(2, &configuration);
     for server in &mut stage.servers {
         server.take().unwrap().stop().unwrap();
@@ -328,10 +269,7 @@ fn nobody_is_chosen_when_all_are_sick_and_the_policy_is_drop() {
 
 #[test]
 fn somebody_is_chosen_when_all_are_sick_and_the_policy_is_open() {
-    let configuration = Configuration {
-        all_sick: "open",
-        ..Configuration::usual()
-    };
+    let configuration = Configuration { all_sick: "open", ..Configuration::usual() };
     let mut stage = Stage::new(2, &configuration);
     for server in &mut stage.servers {
         server.take().unwrap().stop().unwrap();

@@ -12,24 +12,14 @@ use sickbay_lab::private;
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 fn ask(from: &Machine, to: SocketAddr) -> Result<Answer, Failure> {
-    from.namespace
-        .run(|| Connection::open(to, 0, TIMEOUT)?.ask())
+    from.namespace.run(|| Connection::open(to, 0, TIMEOUT)?.ask())
 }
 
 /// What steering in mode `dsr` does to a packet, done once and for all on the client: the VIP's
 /// packets go to this machine's MAC.
 fn point_vip_at(network: &Network, backend: &Machine) {
-    let link = backend
-        .namespace
-        .tool(&["ip", "-o", "link", "show", INTERFACE])
-        .unwrap();
-    let mac = link
-        .split("link/ether ")
-        .nth(1)
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap();
+    let link = backend.namespace.tool(&["ip", "-o", "link", "show", INTERFACE]).unwrap();
+    let mac = link.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
     for family in [Family::V4, Family::V6] {
         let vip = Network::vip(family).ip();
         let line = format!("neigh replace {vip} lladdr {mac} dev {INTERFACE}\n");
@@ -47,13 +37,7 @@ fn host_answers_for_the_vip_until_somebody_steers() {
     for family in [Family::V4, Family::V6] {
         for _ in 0..5 {
             let answer = ask(&network.client, Network::vip(family)).unwrap();
-            assert_eq!(
-                answer,
-                Answer {
-                    status: 200,
-                    backend: "host".to_owned()
-                }
-            );
+            assert_eq!(answer, Answer { status: 200, backend: "host".to_owned() });
         }
     }
 }
@@ -104,23 +88,14 @@ fn load_records_a_death_as_failures_and_moved_flows() {
         .map(|backend| Nginx::start(&backend.namespace, &backend.name, PORT).unwrap())
         .collect();
     point_vip_at(&network, &network.backends[0]);
-    let plan = Plan {
-        kept: 4,
-        fixed: 4,
-        ..Plan::usual(Network::vip(Family::V4))
-    };
+    let plan = Plan { kept: 4, fixed: 4, ..Plan::usual(Network::vip(Family::V4)) };
     let load = Load::start(&network.client.namespace, &plan);
     wait_for_answers(&load, "backend-1");
     let stopped = servers.remove(0).stop().unwrap();
     point_vip_at(&network, &network.backends[1]);
     wait_for_answers(&load, "backend-2");
     let record = load.stop();
-    assert!(
-        record
-            .short
-            .iter()
-            .any(|attempt| attempt.finished_ns < stopped.asked_ns)
-    );
+    assert!(record.short.iter().any(|attempt| attempt.finished_ns < stopped.asked_ns));
     assert!(
         record
             .connections()
@@ -134,14 +109,10 @@ fn load_records_a_death_as_failures_and_moved_flows() {
 }
 
 fn wait_for_answers(load: &Load, backend: &str) {
-    sickbay_lab::clock::wait_until(
-        &format!("{backend} answers"),
-        Duration::from_secs(10),
-        || {
-            let short = load.look(|record| record.answered_count(backend, 0, u64::MAX));
-            let fixed = load.look(|record| record.fixed.iter().all(|flow| 2 < flow.attempts.len()));
-            (20 < short && fixed).then_some(())
-        },
-    )
+    sickbay_lab::clock::wait_until(&format!("{backend} answers"), Duration::from_secs(10), || {
+        let short = load.look(|record| record.answered_count(backend, 0, u64::MAX));
+        let fixed = load.look(|record| record.fixed.iter().all(|flow| 2 < flow.attempts.len()));
+        (20 < short && fixed).then_some(())
+    })
     .unwrap();
 }

@@ -31,10 +31,7 @@ fn ten_thousand_targets_are_probed_each_second_on_one_core() {
     let thread = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).expect("root can make a network namespace");
         let lo_up = ["link", "set", "lo", "up"];
-        let status = Command::new("ip")
-            .args(lo_up)
-            .status()
-            .expect("iproute2 is installed");
+        let status = Command::new("ip").args(lo_up).status().expect("iproute2 is installed");
         assert!(status.success(), "the loopback comes up");
         outrank_builds();
         probe_ten_thousand_targets();
@@ -48,9 +45,7 @@ fn ten_thousand_targets_are_probed_each_second_on_one_core() {
 /// that are started later inherit the policy. Where it may not be changed, the test runs as it is.
 fn outrank_builds() {
     let thread = gettid().to_string();
-    let changed = Command::new("chrt")
-        .args(["--rr", "--pid", "1", &thread])
-        .output();
+    let changed = Command::new("chrt").args(["--rr", "--pid", "1", &thread]).output();
     if !changed.is_ok_and(|output| output.status.success()) {
         println!("this thread keeps its priority: chrt failed");
     }
@@ -59,9 +54,7 @@ fn outrank_builds() {
 fn probe_ten_thousand_targets() {
     let cpus = sched_getaffinity(Pid::from_raw(0)).expect("this thread has a mask");
     // The shard takes the first CPU of the mask; the farm keeps to the last.
-    let last = (0..CpuSet::count())
-        .rev()
-        .find(|cpu| cpus.is_set(*cpu).unwrap_or(false));
+    let last = (0..CpuSet::count()).rev().find(|cpu| cpus.is_set(*cpu).unwrap_or(false));
     let farm = Farm::start(PORT, TARGETS, last.expect("a thread runs somewhere"));
 
     let resident_before = resident_kib();
@@ -96,11 +89,7 @@ fn probe_ten_thousand_targets() {
         }
     }
     assert_eq!(counters.stray(), 0);
-    assert_eq!(
-        watch.sick.load(Ordering::Relaxed),
-        0,
-        "targets that are sick at the end"
-    );
+    assert_eq!(watch.sick.load(Ordering::Relaxed), 0, "targets that are sick at the end");
     assert_eq!(watch.healthy.load(Ordering::Relaxed), i64::from(TARGETS));
     for index in 0..TARGETS {
         let requests = farm.requests(index);
@@ -158,23 +147,13 @@ fn fleet(farm: &Farm) -> Fleet {
         spec: ProbeSpec {
             interval_ns: 1_000_000_000,
             timeout_ns: 1_000_000_000,
-            kind: ProbeKind::Http {
-                expected_status: 200,
-                head: false,
-            },
+            kind: ProbeKind::Http { expected_status: 200, head: false },
         },
-        rule: Rule::Window {
-            window: 8,
-            threshold: 3,
-        },
+        rule: Rule::Window { window: 8, threshold: 3 },
         initial: 2,
         on_unknown: OnUnknown::Keep,
         close: CloseMode::Rst,
-        request: Some(Request {
-            method: "GET".into(),
-            url: "/health".into(),
-            host: None,
-        }),
+        request: Some(Request { method: "GET".into(), url: "/health".into(), host: None }),
     };
     let target = |index| {
         let address = farm.address(index);
@@ -221,13 +200,6 @@ fn fleet(farm: &Farm) -> Fleet {
 /// Resident memory of this process, in KiB.
 fn resident_kib() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .expect("a line");
-    line.trim()
-        .trim_end_matches(" kB")
-        .trim()
-        .parse()
-        .expect("a number")
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    line.trim().trim_end_matches(" kB").trim().parse().expect("a number")
 }

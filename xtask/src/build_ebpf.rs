@@ -12,20 +12,11 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// The packages of Debian 12 that build the objects, in the order apt is told of them, and why.
 const PACKAGES: [(&str, &str); 6] = [
-    (
-        "rustc-web",
-        "a rustc whose library source the distribution carries",
-    ),
-    (
-        "rust-web-src",
-        "that library source, from which core is built for the eBPF machine",
-    ),
+    ("rustc-web", "a rustc whose library source the distribution carries"),
+    ("rust-web-src", "that library source, from which core is built for the eBPF machine"),
     ("cargo-web", "the cargo that belongs to that rustc"),
     ("llvm-22-dev", "the LLVM that bpf-linker links against"),
-    (
-        "libpolly-22-dev",
-        "a part of that LLVM which Debian packs apart",
-    ),
+    ("libpolly-22-dev", "a part of that LLVM which Debian packs apart"),
     ("libzstd-dev", "a library that this LLVM links against"),
 ];
 /// How many of [`PACKAGES`] make the compiler; the others make the linker.
@@ -36,10 +27,8 @@ const LINKER_VERSION: &str = "0.13.0";
 const LINKER_LLVM: std::ops::RangeInclusive<u32> = 21..=23;
 const TARGET: &str = "bpfel-unknown-none";
 /// The binaries of the package, and the objects they become.
-const OBJECTS: [(&str, &str); 2] = [
-    ("sickbay-ebpf", "sickbay.bpf.o"),
-    ("sickbay-meter", "meter.bpf.o"),
-];
+const OBJECTS: [(&str, &str); 2] =
+    [("sickbay-ebpf", "sickbay.bpf.o"), ("sickbay-meter", "meter.bpf.o")];
 
 /// Builds the objects and says with what.
 ///
@@ -73,11 +62,7 @@ pub(crate) fn run() -> Result<()> {
         let from = build_directory().join(TARGET).join("release").join(binary);
         let to = target_directory().join("bpf").join(object);
         fs::copy(&from, &to).with_context(|| format!("copying {}", from.display()))?;
-        println!(
-            "object:     {} ({} bytes)",
-            to.display(),
-            fs::metadata(&to)?.len()
-        );
+        println!("object:     {} ({} bytes)", to.display(), fs::metadata(&to)?.len());
     }
     Ok(())
 }
@@ -134,22 +119,14 @@ fn toolchains() -> Vec<Toolchain> {
     };
     add(output("rustc", &["--print", "sysroot"]));
     let listed = output("rustup", &["toolchain", "list"]).unwrap_or_default();
-    let mut names: Vec<&str> = listed
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .collect();
+    let mut names: Vec<&str> =
+        listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
     names.sort_by_key(|name| !name.starts_with("nightly"));
     for name in names {
-        add(output(
-            "rustup",
-            &["run", name, "rustc", "--print", "sysroot"],
-        ));
+        add(output("rustup", &["run", name, "rustc", "--print", "sysroot"]));
     }
     add(output("/usr/bin/rustc", &["--print", "sysroot"]));
-    sysroots
-        .iter()
-        .filter_map(|sysroot| toolchain(Path::new(sysroot)))
-        .collect()
+    sysroots.iter().filter_map(|sysroot| toolchain(Path::new(sysroot))).collect()
 }
 
 /// The toolchain of this sysroot, if it has its source, its cargo and a version that serves.
@@ -165,67 +142,40 @@ fn toolchain(sysroot: &Path) -> Option<Toolchain> {
     let release = field("release: ")?;
     let llvm = field("LLVM version: ")?.split('.').next()?.parse().ok()?;
     let minor: u32 = release.split('.').nth(1)?.parse().ok()?;
-    let needed: u32 = env!("CARGO_PKG_RUST_VERSION")
-        .split('.')
-        .nth(1)?
-        .parse()
-        .ok()?;
+    let needed: u32 = env!("CARGO_PKG_RUST_VERSION").split('.').nth(1)?.parse().ok()?;
     if minor < needed || *LINKER_LLVM.end() < llvm {
         return None;
     }
-    let origin = if sysroot == Path::new("/usr") {
-        "the distribution's"
-    } else {
-        "rustup's"
-    };
+    let origin = if sysroot == Path::new("/usr") { "the distribution's" } else { "rustup's" };
     let description = format!("{} ({origin}, LLVM {llvm})", text.lines().next()?);
-    Some(Toolchain {
-        description,
-        rustc,
-        cargo,
-        llvm,
-    })
+    Some(Toolchain { description, rustc, cargo, llvm })
 }
 
 /// bpf-linker on PATH or in `target/tools`, with what it calls itself.
 fn found_linker() -> Option<(PathBuf, String)> {
     let built = tools_directory().join("bin/bpf-linker");
-    [PathBuf::from("bpf-linker"), built]
-        .into_iter()
-        .find_map(|path| {
-            let version = output(&path, &["--version"])?;
-            Some((path, version.trim_start_matches("bpf-linker ").to_owned()))
-        })
+    [PathBuf::from("bpf-linker"), built].into_iter().find_map(|path| {
+        let version = output(&path, &["--version"])?;
+        Some((path, version.trim_start_matches("bpf-linker ").to_owned()))
+    })
 }
 
 /// The oldest installed LLVM that reads what this rustc's LLVM writes, and its prefix.
 fn suiting_llvm(rustc_llvm: u32) -> Option<(u32, String)> {
-    LINKER_LLVM
-        .filter(|major| rustc_llvm <= *major)
-        .find_map(|major| {
-            let complete = |prefix: &String| {
-                Path::new(prefix).join("lib/libPolly.a").exists()
-                    && Path::new("/usr/include/zstd.h").exists()
-            };
-            let prefix = output(format!("llvm-config-{major}"), &["--prefix"])?;
-            Some((major, prefix)).filter(|(_, prefix)| complete(prefix))
-        })
+    LINKER_LLVM.filter(|major| rustc_llvm <= *major).find_map(|major| {
+        let complete = |prefix: &String| {
+            Path::new(prefix).join("lib/libPolly.a").exists()
+                && Path::new("/usr/include/zstd.h").exists()
+        };
+        let prefix = output(format!("llvm-config-{major}"), &["--prefix"])?;
+        Some((major, prefix)).filter(|(_, prefix)| complete(prefix))
+    })
 }
 
 fn install_linker(llvm: u32, prefix: &str) -> Result<PathBuf> {
     let status = Command::new("cargo")
-        .args([
-            "install",
-            "bpf-linker",
-            "--locked",
-            "--version",
-            LINKER_VERSION,
-        ])
-        .args([
-            "--no-default-features",
-            "--features",
-            &format!("llvm-{llvm}"),
-        ])
+        .args(["install", "bpf-linker", "--locked", "--version", LINKER_VERSION])
+        .args(["--no-default-features", "--features", &format!("llvm-{llvm}")])
         .arg("--root")
         .arg(tools_directory())
         .env("LLVM_PREFIX", prefix)
@@ -233,23 +183,13 @@ fn install_linker(llvm: u32, prefix: &str) -> Result<PathBuf> {
         .env_remove("RUSTFLAGS")
         .status()
         .context("running cargo install bpf-linker")?;
-    ensure!(
-        status.success(),
-        "cargo install bpf-linker failed; its output above says why"
-    );
+    ensure!(status.success(), "cargo install bpf-linker failed; its output above says why");
     Ok(tools_directory().join("bin/bpf-linker"))
 }
 
 fn compile(toolchain: &Toolchain, linker: &Path) -> Result<()> {
     let status = Command::new(&toolchain.cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "sickbay-ebpf",
-            "--bins",
-            "--release",
-        ])
+        .args(["build", "--quiet", "--package", "sickbay-ebpf", "--bins", "--release"])
         .args(["--target", TARGET, "-Z", "build-std=core", "--target-dir"])
         .arg(build_directory())
         .current_dir(workspace_directory())
@@ -263,10 +203,7 @@ fn compile(toolchain: &Toolchain, linker: &Path) -> Result<()> {
         .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", linker)
         .status()
         .with_context(|| format!("running {}", toolchain.cargo.display()))?;
-    ensure!(
-        status.success(),
-        "building the kernel objects failed; the output above says why"
-    );
+    ensure!(status.success(), "building the kernel objects failed; the output above says why");
     Ok(())
 }
 
@@ -278,9 +215,7 @@ fn output(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Option<St
 }
 
 fn workspace_directory() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 
 fn target_directory() -> PathBuf {

@@ -12,15 +12,7 @@ use crate::{cargo, test};
 /// A file is not formatted, a lint speaks, or the tests cannot be built.
 pub(crate) fn run() -> Result<ExitCode> {
     cargo::run(&["fmt", "--all", "--check"])?;
-    let lint = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let lint = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     cargo::run(&lint)?;
     test::run(&test::Arguments::default())
 }

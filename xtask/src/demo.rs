@@ -41,12 +41,7 @@ impl Arguments {
     fn words(&self) -> Vec<OsString> {
         let flags = [("--json", self.json), ("--v6", self.v6), ("--tc", self.tc)];
         let mut words: Vec<OsString> = vec!["demo".into()];
-        words.extend(
-            flags
-                .iter()
-                .filter(|(_, given)| *given)
-                .map(|(flag, _)| (*flag).into()),
-        );
+        words.extend(flags.iter().filter(|(_, given)| *given).map(|(flag, _)| (*flag).into()));
         words
     }
 }
@@ -73,9 +68,5 @@ pub(crate) fn tell(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.json {
         println!("{}", timeline::json(&facts));
     }
-    Ok(if facts.as_promised() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if facts.as_promised() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -11,23 +11,11 @@ use crate::build_ebpf;
 
 /// Programs, the package each comes in, and why it is needed.
 const PROGRAMS: [(&str, &str, &str); 5] = [
-    (
-        "nginx",
-        "nginx-light",
-        "the web servers that play the backends",
-    ),
+    ("nginx", "nginx-light", "the web servers that play the backends"),
     ("ip", "iproute2", "sets up the private networks"),
-    (
-        "ethtool",
-        "ethtool",
-        "sets the private interfaces up for XDP",
-    ),
+    ("ethtool", "ethtool", "sets the private interfaces up for XDP"),
     ("unshare", "util-linux", "makes the private environment"),
-    (
-        "setpriv",
-        "util-linux",
-        "ends the private environment with its maker",
-    ),
+    ("setpriv", "util-linux", "ends the private environment with its maker"),
 ];
 /// Where Debian's nginx writes its process number when its package has started it.
 const NGINX_PROCESS_FILE: &str = "/run/nginx.pid";
@@ -45,19 +33,10 @@ pub(crate) fn ensure_installed() -> Result<()> {
             println!("  {package:<16} {reason}");
         }
         let names: Vec<&str> = missing.iter().map(|(package, _)| *package).collect();
-        let by_hand = format!(
-            "apt-get install --no-install-recommends {}",
-            names.join(" ")
-        );
-        ensure!(
-            is_root(),
-            "only root can install them; run as root: {by_hand}"
-        );
+        let by_hand = format!("apt-get install --no-install-recommends {}", names.join(" "));
+        ensure!(is_root(), "only root can install them; run as root: {by_hand}");
         let apt = found("apt-get");
-        ensure!(
-            apt,
-            "this system has no apt-get; install what corresponds to: {by_hand}"
-        );
+        ensure!(apt, "this system has no apt-get; install what corresponds to: {by_hand}");
         install(&names)?;
     }
     for (program, package, _) in PROGRAMS {
@@ -67,10 +46,7 @@ pub(crate) fn ensure_installed() -> Result<()> {
              mend: export PATH=\"$PATH:/usr/sbin:/sbin\""
         );
     }
-    ensure!(
-        is_root(),
-        "private networks and eBPF need root; run this command as root"
-    );
+    ensure!(is_root(), "private networks and eBPF need root; run this command as root");
     Ok(())
 }
 

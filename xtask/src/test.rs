@@ -36,12 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut sum = Counts::default();
     let mut lines = Vec::new();
     for suite in suites {
-        println!(
-            "\n== {}: {} (budget {} s)",
-            suite.name,
-            suite.what,
-            suite.budget.as_secs()
-        );
+        println!("\n== {}: {} (budget {} s)", suite.name, suite.what, suite.budget.as_secs());
         let start = Instant::now();
         let counts = suite.run(&programs, arguments.only.as_deref())?;
         let took = start.elapsed();
@@ -58,11 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     println!("\n{}\n", lines.join("\n"));
     println!("{} passed, {} failed", sum.passed, sum.failed);
     let good = sum.failed == 0 && 0 < sum.passed;
-    Ok(if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Suite>> {
@@ -71,14 +62,12 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>> {
     }
     names
         .iter()
-        .map(
-            |name| match SUITES.iter().find(|suite| suite.name == name) {
-                Some(suite) => Ok(suite),
-                None => {
-                    let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
-                    bail!("no suite is called {name}; there are {}", known.join(", "))
-                }
-            },
-        )
+        .map(|name| match SUITES.iter().find(|suite| suite.name == name) {
+            Some(suite) => Ok(suite),
+            None => {
+                let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+                bail!("no suite is called {name}; there are {}", known.join(", "))
+            }
+        })
         .collect()
 }

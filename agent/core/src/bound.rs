@@ -45,10 +45,7 @@ pub const fn to_sick(rule: Rule, interval_ns: Nanos, timeout_ns: Nanos) -> Optio
 pub const fn to_healthy(rule: Rule, interval_ns: Nanos, timeout_ns: Nanos) -> Bound {
     let goods = rule.goods_to_healthy() as Nanos;
     if goods == 0 {
-        return Bound {
-            best_ns: 0,
-            worst_ns: 0,
-        };
+        return Bound { best_ns: 0, worst_ns: 0 };
     }
     let period_ns = interval_ns * timeout_ns.div_ceil(interval_ns);
     Bound {
@@ -75,42 +72,18 @@ mod tests {
     #[test]
     fn varnishs_defaults_take_six_failures() {
         // Window 8, threshold 3: at the sixth bad result only two good ones are left.
-        let rule = Rule::Window {
-            window: 8,
-            threshold: 3,
-        };
+        let rule = Rule::Window { window: 8, threshold: 3 };
         let bound = to_sick(rule, 5 * SECOND, 2 * SECOND);
-        assert_eq!(
-            bound,
-            Some(Bound {
-                best_ns: 25 * SECOND,
-                worst_ns: 32 * SECOND
-            })
-        );
+        assert_eq!(bound, Some(Bound { best_ns: 25 * SECOND, worst_ns: 32 * SECOND }));
         let bound = to_healthy(rule, 5 * SECOND, 2 * SECOND);
-        assert_eq!(
-            bound,
-            Bound {
-                best_ns: 10 * SECOND,
-                worst_ns: 17 * SECOND
-            }
-        );
+        assert_eq!(bound, Bound { best_ns: 10 * SECOND, worst_ns: 17 * SECOND });
     }
 
     #[test]
     fn threshold_of_zero_is_never_sick() {
-        let rule = Rule::Window {
-            window: 8,
-            threshold: 0,
-        };
+        let rule = Rule::Window { window: 8, threshold: 0 };
         assert_eq!(to_sick(rule, SECOND, SECOND / 2), None);
-        assert_eq!(
-            to_healthy(rule, SECOND, SECOND / 2),
-            Bound {
-                best_ns: 0,
-                worst_ns: 0
-            }
-        );
+        assert_eq!(to_healthy(rule, SECOND, SECOND / 2), Bound { best_ns: 0, worst_ns: 0 });
     }
 
     #[test]

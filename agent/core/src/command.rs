@@ -126,24 +126,12 @@ impl Outcome {
             Self::Malformed(Malformed::TooManyInformational) => 7,
             Self::Empty => 8,
             Self::Truncated => 9,
-            Self::Failed {
-                phase: Phase::Socket | Phase::Connect,
-                ..
-            } => 10,
-            Self::Failed {
-                phase: Phase::Send, ..
-            } => 11,
-            Self::Failed {
-                phase: Phase::Receive,
-                ..
-            } => 12,
-            Self::TimedOut {
-                phase: Phase::Socket | Phase::Connect,
-            } => 13,
+            Self::Failed { phase: Phase::Socket | Phase::Connect, .. } => 10,
+            Self::Failed { phase: Phase::Send, .. } => 11,
+            Self::Failed { phase: Phase::Receive, .. } => 12,
+            Self::TimedOut { phase: Phase::Socket | Phase::Connect } => 13,
             Self::TimedOut { phase: Phase::Send } => 14,
-            Self::TimedOut {
-                phase: Phase::Receive,
-            } => 15,
+            Self::TimedOut { phase: Phase::Receive } => 15,
             Self::Indeterminate(LocalFault::Errno { .. }) => 16,
             Self::Indeterminate(LocalFault::NoSlot) => 17,
             Self::Indeterminate(LocalFault::LoopLate) => 18,
@@ -228,10 +216,7 @@ pub struct StatusLine {
 
 impl StatusLine {
     /// No byte came.
-    pub const EMPTY: Self = Self {
-        bytes: [0; STATUS_LINE_BYTES_MAX],
-        length: 0,
-    };
+    pub const EMPTY: Self = Self { bytes: [0; STATUS_LINE_BYTES_MAX], length: 0 };
 
     /// Adds one byte; those past the limit are not kept.
     pub fn push(&mut self, byte: u8) {

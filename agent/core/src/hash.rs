@@ -44,9 +44,7 @@ pub const fn seeded(identity: u128, seed: u64) -> u64 {
 }
 
 fn fnv1a(hash: u128, bytes: &[u8]) -> u128 {
-    bytes.iter().fold(hash, |hash, &byte| {
-        (hash ^ u128::from(byte)).wrapping_mul(FNV_PRIME)
-    })
+    bytes.iter().fold(hash, |hash, &byte| (hash ^ u128::from(byte)).wrapping_mul(FNV_PRIME))
 }
 
 #[cfg(test)]
@@ -58,10 +56,7 @@ mod tests {
         // The reference vectors of the FNV authors' test suite.
         assert_eq!(fnv1a(FNV_OFFSET, b""), 0x6c62272e07bb014262b821756295c58d);
         assert_eq!(fnv1a(FNV_OFFSET, b"a"), 0xd228cb696f1a8caf78912b704e4a8964);
-        assert_eq!(
-            fnv1a(FNV_OFFSET, b"foobar"),
-            0x343e1662793c64bf6f0d3597ba446f18
-        );
+        assert_eq!(fnv1a(FNV_OFFSET, b"foobar"), 0x343e1662793c64bf6f0d3597ba446f18);
     }
 
     #[test]
@@ -77,10 +72,7 @@ mod tests {
     fn identity_is_fnv1a_over_its_parts_with_the_length_first() {
         let input = b"\x04\x7f\x00\x00\x01\x1f\x90GET / HTTP/1.1\r\n\r\n";
         let whole = fnv1a(FNV_OFFSET, input);
-        assert_eq!(
-            identity(&[127, 0, 0, 1], 8080, b"GET / HTTP/1.1\r\n\r\n"),
-            whole
-        );
+        assert_eq!(identity(&[127, 0, 0, 1], 8080, b"GET / HTTP/1.1\r\n\r\n"), whole);
     }
 
     #[test]

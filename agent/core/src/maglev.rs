@@ -49,25 +49,15 @@ pub struct TableSize {
 /// The smallest size that gives the lightest member its [`SLOTS_PER_LIGHTEST`], or the largest.
 #[must_use]
 pub fn table_size(members: &[Member]) -> TableSize {
-    let weights = || {
-        members
-            .iter()
-            .map(|member| u64::from(member.weight))
-            .filter(|&w| 0 < w)
-    };
+    let weights = || members.iter().map(|member| u64::from(member.weight)).filter(|&w| 0 < w);
     let total: u64 = weights().sum();
     let lightest = weights().min().unwrap_or(1);
     let wanted = (SLOTS_PER_LIGHTEST * total).div_ceil(lightest);
     let largest = TABLE_SIZES[TABLE_SIZES.len() - 1];
-    let fits = TABLE_SIZES
-        .into_iter()
-        .find(|&size| wanted <= u64::from(size));
+    let fits = TABLE_SIZES.into_iter().find(|&size| wanted <= u64::from(size));
     let slot_count = fits.unwrap_or(largest);
     let lightest_slot_count = u64::from(slot_count) * lightest / total.max(1);
-    TableSize {
-        slot_count,
-        lightest_slot_count: lightest_slot_count as u32,
-    }
+    TableSize { slot_count, lightest_slot_count: lightest_slot_count as u32 }
 }
 
 /// Fills a table of `slot_count` slots (a prime): for each slot an index into `members`. Empty
@@ -87,9 +77,7 @@ pub fn fill(members: &[Member], seed: u64, slot_count: u32) -> Vec<u32> {
     let mut free_count = slot_count;
     let mut turns = turns(&claims);
     while 0 < free_count {
-        let mut turn = turns
-            .peek_mut()
-            .expect("one turn for each weight, and there are claims");
+        let mut turn = turns.peek_mut().expect("one turn for each weight, and there are claims");
         for claim in claims[turn.0.claims()].iter_mut().take(free_count as usize) {
             let slot = claim.next_free(&table, slot_count);
             table[slot as usize] = claim.member;
@@ -105,19 +93,11 @@ fn turns(claims: &[Claim]) -> BinaryHeap<Reverse<Turn>> {
     let mut first = 0;
     let turn = |of_weight: &[Claim]| {
         let end = first + of_weight.len();
-        let turn = Turn {
-            number: 1,
-            weight: of_weight[0].weight,
-            first,
-            end,
-        };
+        let turn = Turn { number: 1, weight: of_weight[0].weight, first, end };
         first = end;
         Reverse(turn)
     };
-    claims
-        .chunk_by(|a, b| a.weight == b.weight)
-        .map(turn)
-        .collect()
+    claims.chunk_by(|a, b| a.weight == b.weight).map(turn).collect()
 }
 
 /// A member's way through the slots.
@@ -137,13 +117,7 @@ impl Claim {
         let again = mix(hash.wrapping_add(GOLDEN));
         let slot = (hash % u64::from(slot_count)) as u32;
         let step = (again % u64::from(slot_count - 1)) as u32 + 1;
-        Self {
-            member,
-            identity: of.identity,
-            weight: of.weight,
-            slot,
-            step,
-        }
+        Self { member, identity: of.identity, weight: of.weight, slot, step }
     }
 
     /// Its most preferred free slot. There must be one.
@@ -204,12 +178,7 @@ mod tests {
     use super::*;
 
     fn equal(count: u64) -> Vec<Member> {
-        (0..count)
-            .map(|n| Member {
-                identity: mix(n),
-                weight: 1,
-            })
-            .collect()
+        (0..count).map(|n| Member { identity: mix(n), weight: 1 }).collect()
     }
 
     fn counts(table: &[u32], member_count: usize) -> Vec<u32> {
@@ -223,25 +192,15 @@ mod tests {
     /// The table as identities, so that tables of different member lists compare.
     fn owners(members: &[Member], seed: u64, slot_count: u32) -> Vec<u64> {
         let table = fill(members, seed, slot_count);
-        table
-            .into_iter()
-            .map(|member| members[member as usize].identity)
-            .collect()
+        table.into_iter().map(|member| members[member as usize].identity).collect()
     }
 
     #[test]
     fn sizes_are_the_largest_primes_below_the_powers_of_two() {
-        let is_prime = |n: u32| {
-            (2..)
-                .take_while(|d| d * d <= n)
-                .all(|d| !n.is_multiple_of(d))
-        };
+        let is_prime = |n: u32| (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
         for (exponent, size) in (10..).zip(TABLE_SIZES) {
             assert!(is_prime(size), "{size}");
-            assert!(
-                (size + 1..1 << exponent).all(|larger| !is_prime(larger)),
-                "{size}"
-            );
+            assert!((size + 1..1 << exponent).all(|larger| !is_prime(larger)), "{size}");
         }
     }
 
@@ -252,38 +211,14 @@ mod tests {
         assert_eq!(table_size(&equal(11)).slot_count, 2039);
         assert_eq!(table_size(&equal(1000)).slot_count, 131_071);
         let most = table_size(&equal(65_536));
-        assert_eq!(
-            most,
-            TableSize {
-                slot_count: 8_388_593,
-                lightest_slot_count: 127
-            }
-        );
-        let weighted = [
-            Member {
-                identity: 1,
-                weight: 1000,
-            },
-            Member {
-                identity: 2,
-                weight: 3,
-            },
-        ];
+        assert_eq!(most, TableSize { slot_count: 8_388_593, lightest_slot_count: 127 });
+        let weighted = [Member { identity: 1, weight: 1000 }, Member { identity: 2, weight: 3 }];
         assert_eq!(table_size(&weighted).slot_count, 65_521);
         let mut capped = equal(65_536);
         capped[0].weight = 10;
-        capped
-            .iter_mut()
-            .skip(1)
-            .for_each(|member| member.weight = 1000);
+        capped.iter_mut().skip(1).for_each(|member| member.weight = 1000);
         let size = table_size(&capped);
-        assert_eq!(
-            size,
-            TableSize {
-                slot_count: 8_388_593,
-                lightest_slot_count: 1
-            }
-        );
+        assert_eq!(size, TableSize { slot_count: 8_388_593, lightest_slot_count: 1 });
     }
 
     #[test]
@@ -292,29 +227,18 @@ mod tests {
         let table = fill(&members, 7, 16_381);
         assert_eq!(table.len(), 16_381);
         let counts = counts(&table, 100);
-        assert!(
-            counts.iter().all(|&count| count == 163 || count == 164),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|&count| count == 163 || count == 164), "{counts:?}");
     }
 
     #[test]
     fn shares_follow_weights_within_one_slot() {
         let weights = [1, 2, 3, 10, 100, 0];
-        let members: Vec<Member> = (0..)
-            .zip(weights)
-            .map(|(n, weight)| Member {
-                identity: mix(n),
-                weight,
-            })
-            .collect();
+        let members: Vec<Member> =
+            (0..).zip(weights).map(|(n, weight)| Member { identity: mix(n), weight }).collect();
         let counts = counts(&fill(&members, 7, 16_381), members.len());
         for (count, weight) in counts.into_iter().zip(weights) {
             let share = 16_381.0 * f64::from(weight) / 116.0;
-            assert!(
-                (f64::from(count) - share).abs() <= 1.0,
-                "{count} of {share}"
-            );
+            assert!((f64::from(count) - share).abs() <= 1.0, "{count} of {share}");
         }
     }
 
@@ -326,11 +250,7 @@ mod tests {
         turned.swap(3, 40);
         assert_eq!(owners(&members, 7, 8191), owners(&turned, 7, 8191));
         let other = owners(&members, 8, 8191);
-        let same = owners(&members, 7, 8191)
-            .iter()
-            .zip(&other)
-            .filter(|(a, b)| a == b)
-            .count();
+        let same = owners(&members, 7, 8191).iter().zip(&other).filter(|(a, b)| a == b).count();
         // By chance one slot in fifty agrees, 164.
         assert!(same < 300, "{same}");
     }
@@ -343,9 +263,7 @@ mod tests {
         let gone = members[0].identity;
         let of_living = before.iter().filter(|&&owner| owner != gone).count();
         let pairs = before.iter().zip(&after);
-        let moved = pairs
-            .filter(|(old, new)| **old != gone && old != new)
-            .count();
+        let moved = pairs.filter(|(old, new)| **old != gone && old != new).count();
         // A modulo hash would move 99 of 100. NSDI'16, section 5.3: a few per cent.
         assert!(moved * 100 < of_living * 3, "{moved} of {of_living}");
     }
@@ -356,44 +274,19 @@ mod tests {
         let of = |identity, weight| Member { identity, weight };
         let members = [of(11, 1), of(22, 2), of(33, 2), of(44, 0), of(55, 7)];
         let table = fill(&members, 99, 1021);
-        let first = [
-            4, 2, 4, 2, 4, 1, 0, 4, 4, 0, 4, 4, 4, 4, 2, 4, 2, 0, 4, 4, 4, 1, 4, 4,
-        ];
+        let first = [4, 2, 4, 2, 4, 1, 0, 4, 4, 0, 4, 4, 4, 4, 2, 4, 2, 0, 4, 4, 4, 1, 4, 4];
         assert_eq!(table[..24], first);
         assert_eq!(counts(&table, 5), [85, 170, 170, 0, 596]);
         // FNV-1a over the members' indices.
         let fnv1a =
             |hash: u64, &member: &u32| (hash ^ u64::from(member)).wrapping_mul(0x100_0000_01b3);
-        assert_eq!(
-            table.iter().fold(0xcbf2_9ce4_8422_2325, fnv1a),
-            0xb42f_895e_1d61_349d
-        );
+        assert_eq!(table.iter().fold(0xcbf2_9ce4_8422_2325, fnv1a), 0xb42f_895e_1d61_349d);
     }
 
     #[test]
     fn no_weight_no_table() {
         assert!(fill(&[], 7, 1021).is_empty());
-        assert!(
-            fill(
-                &[Member {
-                    identity: 1,
-                    weight: 0
-                }],
-                7,
-                1021
-            )
-            .is_empty()
-        );
-        assert_eq!(
-            fill(
-                &[Member {
-                    identity: 1,
-                    weight: 5
-                }],
-                7,
-                1021
-            ),
-            vec![0; 1021]
-        );
+        assert!(fill(&[Member { identity: 1, weight: 0 }], 7, 1021).is_empty());
+        assert_eq!(fill(&[Member { identity: 1, weight: 5 }], 7, 1021), vec![0; 1021]);
     }
 }

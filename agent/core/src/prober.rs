@@ -88,9 +88,8 @@ impl Prober {
     pub fn new(plan: &Plan, now: Nanos) -> Self {
         assert!(2 <= plan.slot_count, "a prober needs at least 2 slots");
         let target_count = u32::try_from(plan.targets.len()).expect("indices are u32");
-        let targets: Box<[Target]> = (0..target_count)
-            .map(|index| Target::new(plan, index, now))
-            .collect();
+        let targets: Box<[Target]> =
+            (0..target_count).map(|index| Target::new(plan, index, now)).collect();
         let judges = Judges::new(&plan.judges, &targets);
         let mut due = Wheel::new(target_count, now);
         for (index, target) in targets.iter().enumerate() {
@@ -163,8 +162,7 @@ impl Prober {
     /// The next changed verdict. Drain like the reports.
     pub fn poll_change(&mut self) -> Option<Change> {
         let targets = &self.targets;
-        self.judges
-            .poll_change(|target| targets[target as usize].history().unknown)
+        self.judges.poll_change(|target| targets[target as usize].history().unknown)
     }
 
     /// When `poll_command` will next have something without an event coming first;
@@ -288,16 +286,10 @@ impl Prober {
         target.start();
         let probe = &self.probes[target.probe()];
         let head = matches!(probe.kind, ProbeKind::Http { head: true, .. });
-        let slot = self
-            .slots
-            .start(index, sick, target.scheduled_ns(), head, now);
-        self.deadlines
-            .arm(slot, now.saturating_add(probe.timeout_ns));
+        let slot = self.slots.start(index, sick, target.scheduled_ns(), head, now);
+        self.deadlines.arm(slot, now.saturating_add(probe.timeout_ns));
         self.counters.started += 1;
-        Command::Start {
-            slot: SlotIndex(slot),
-            target: TargetIndex(index),
-        }
+        Command::Start { slot: SlotIndex(slot), target: TargetIndex(index) }
     }
 
     fn on_deadline(&mut self, slot: u32, now: Nanos) {
@@ -319,25 +311,18 @@ impl Prober {
     }
 
     fn on_received(&mut self, slot: u32, bytes: &[u8], now: Nanos) {
-        let ProbeKind::Http {
-            expected_status, ..
-        } = self.probe_of(slot).kind
-        else {
+        let ProbeKind::Http { expected_status, .. } = self.probe_of(slot).kind else {
             debug_assert!(false, "slot {slot} probes TCP and was told Received");
             self.counters.unexpected_events += 1;
             return;
         };
         let response = self.slots.response(slot);
-        let end = if bytes.is_empty() {
-            Some(response.on_close())
-        } else {
-            response.on_bytes(bytes)
-        };
+        let end =
+            if bytes.is_empty() { Some(response.on_close()) } else { response.on_bytes(bytes) };
         let outcome = match end {
-            Some(End::Complete { status }) => Outcome::Answered {
-                status,
-                good: status == expected_status,
-            },
+            Some(End::Complete { status }) => {
+                Outcome::Answered { status, good: status == expected_status }
+            }
             Some(End::Malformed(how)) => Outcome::Malformed(how),
             Some(End::Empty) => Outcome::Empty,
             Some(End::Truncated) => Outcome::Truncated,
@@ -385,10 +370,7 @@ impl Prober {
             let happy = target.history().registers[HAPPY];
             self.judges.on_result(target.judges(), happy, was_unknown);
         }
-        debug_assert!(
-            self.reports.len() < self.report_count_max,
-            "a report without a place"
-        );
+        debug_assert!(self.reports.len() < self.report_count_max, "a report without a place");
         self.reports.push_back(report);
     }
 

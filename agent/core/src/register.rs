@@ -89,11 +89,7 @@ pub const fn good_count(registers: &Registers, window: u8) -> u32 {
 /// A mask of the `count` newest results, 0 ..= 64 (more counts as 64).
 #[must_use]
 pub const fn low_bits(count: u8) -> u64 {
-    if count >= 64 {
-        u64::MAX
-    } else {
-        (1 << count) - 1
-    }
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
 fn shift(registers: &mut Registers, bits: u8) {
@@ -107,10 +103,7 @@ mod tests {
     use super::*;
     use crate::command::LocalFault;
 
-    const OK: Outcome = Outcome::Answered {
-        status: 200,
-        good: true,
-    };
+    const OK: Outcome = Outcome::Answered { status: 200, good: true };
 
     fn newest(outcome: Outcome, family: Family) -> [u64; 8] {
         let mut registers = [0; 8];
@@ -128,63 +121,32 @@ mod tests {
             (OK, Family::Ipv6, [0, 1, 0, 0, 1, 0, 1, 1]),
             (OK, Family::Unix, [0, 0, 1, 0, 1, 0, 1, 1]),
             (
-                Outcome::Answered {
-                    status: 404,
-                    good: false,
-                },
+                Outcome::Answered { status: 404, good: false },
                 Family::Ipv4,
                 [1, 0, 0, 0, 1, 0, 1, 0],
             ),
-            (
-                Outcome::Malformed(Malformed::StatusLine),
-                Family::Ipv4,
-                [1, 0, 0, 0, 1, 0, 1, 0],
-            ),
-            (
-                Outcome::Malformed(Malformed::Header),
-                Family::Ipv4,
-                [1, 0, 0, 0, 1, 0, 1, 0],
-            ),
+            (Outcome::Malformed(Malformed::StatusLine), Family::Ipv4, [1, 0, 0, 0, 1, 0, 1, 0]),
+            (Outcome::Malformed(Malformed::Header), Family::Ipv4, [1, 0, 0, 0, 1, 0, 1, 0]),
             (Outcome::Empty, Family::Ipv4, [1, 0, 0, 0, 1, 0, 0, 0]),
             (Outcome::Truncated, Family::Ipv4, [1, 0, 0, 0, 1, 1, 0, 0]),
             (failed(Phase::Connect), Family::Ipv4, [0; 8]),
             (failed(Phase::Send), Family::Ipv4, [1, 0, 0, 1, 0, 0, 0, 0]),
-            (
-                failed(Phase::Receive),
-                Family::Ipv4,
-                [1, 0, 0, 0, 1, 1, 0, 0],
-            ),
+            (failed(Phase::Receive), Family::Ipv4, [1, 0, 0, 0, 1, 1, 0, 0]),
             (timed_out(Phase::Connect), Family::Ipv6, [0; 8]),
-            (
-                timed_out(Phase::Send),
-                Family::Ipv6,
-                [0, 1, 0, 1, 0, 0, 0, 0],
-            ),
-            (
-                timed_out(Phase::Receive),
-                Family::Ipv6,
-                [0, 1, 0, 0, 1, 1, 0, 0],
-            ),
+            (timed_out(Phase::Send), Family::Ipv6, [0, 1, 0, 1, 0, 0, 0, 0]),
+            (timed_out(Phase::Receive), Family::Ipv6, [0, 1, 0, 0, 1, 1, 0, 0]),
             (Outcome::Connected, Family::Ipv4, [1, 0, 0, 0, 0, 0, 0, 1]),
             (Outcome::Connected, Family::Unix, [0, 0, 1, 0, 0, 0, 0, 1]),
         ];
         for (outcome, family, expected) in table {
-            assert_eq!(
-                newest(outcome, family),
-                expected,
-                "{outcome:?} over {family:?}"
-            );
+            assert_eq!(newest(outcome, family), expected, "{outcome:?} over {family:?}");
         }
     }
 
     #[test]
     fn indeterminate_shifts_nothing() {
         let mut registers = newest(OK, Family::Ipv4);
-        record(
-            &mut registers,
-            Outcome::Indeterminate(LocalFault::NoSlot),
-            Family::Ipv4,
-        );
+        record(&mut registers, Outcome::Indeterminate(LocalFault::NoSlot), Family::Ipv4);
         assert_eq!(registers, [1, 0, 0, 0, 1, 0, 1, 1]);
     }
 

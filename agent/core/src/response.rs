@@ -186,9 +186,7 @@ impl Response {
     }
 
     const fn complete(&self) -> End {
-        End::Complete {
-            status: self.status,
-        }
+        End::Complete { status: self.status }
     }
 }
 

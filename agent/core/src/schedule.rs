@@ -64,18 +64,9 @@ mod tests {
     fn first_probe_comes_within_interval_and_two_seconds() {
         let now = 77 * SECOND;
         for identity in 0..10_000_u128 {
-            for interval_ns in [
-                SECOND / 100,
-                SECOND,
-                2 * SECOND,
-                5 * SECOND,
-                86_400 * SECOND,
-            ] {
+            for interval_ns in [SECOND / 100, SECOND, 2 * SECOND, 5 * SECOND, 86_400 * SECOND] {
                 let wait = first_ns(identity, 9, interval_ns, now) - now;
-                assert!(
-                    wait <= interval_ns.min(2 * SECOND),
-                    "{identity} {interval_ns}: {wait}"
-                );
+                assert!(wait <= interval_ns.min(2 * SECOND), "{identity} {interval_ns}: {wait}");
             }
         }
     }

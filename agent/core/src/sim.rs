@@ -74,9 +74,7 @@ impl Sim {
         Self {
             prober: Prober::new(plan, now),
             now,
-            http: targets
-                .map(|target| is_http(target.probe.0 as usize))
-                .collect(),
+            http: targets.map(|target| is_http(target.probe.0 as usize)).collect(),
             peers: vec![Peer::HEALTHY; plan.targets.len()].into_boxed_slice(),
             flights: vec![Flight::default(); plan.slot_count as usize].into_boxed_slice(),
             arrivals: BinaryHeap::new(),
@@ -116,19 +114,13 @@ impl Sim {
     /// had nothing: a real loop would spin.
     pub fn run_until(&mut self, until_ns: Nanos, on: &mut impl FnMut(Traced)) {
         loop {
-            let arrival_ns = self
-                .arrivals
-                .peek()
-                .map_or(Nanos::MAX, |Reverse(next)| next.at_ns);
+            let arrival_ns = self.arrivals.peek().map_or(Nanos::MAX, |Reverse(next)| next.at_ns);
             let wake_ns = self.prober.next_wake().max(self.now);
             let late_ns = match self.lateness_ns_max {
                 0 => 0,
                 most => self.random.below(most + 1),
             };
-            let next_ns = arrival_ns
-                .min(wake_ns)
-                .saturating_add(late_ns)
-                .max(self.stall_until_ns);
+            let next_ns = arrival_ns.min(wake_ns).saturating_add(late_ns).max(self.stall_until_ns);
             if until_ns < next_ns {
                 break;
             }
@@ -152,11 +144,7 @@ impl Sim {
 
     /// One turn of the loop: events first, then commands.
     fn turn(&mut self, on: &mut impl FnMut(Traced)) {
-        while self
-            .arrivals
-            .peek()
-            .is_some_and(|Reverse(next)| next.at_ns <= self.now)
-        {
+        while self.arrivals.peek().is_some_and(|Reverse(next)| next.at_ns <= self.now) {
             let Some(Reverse(arrival)) = self.arrivals.pop() else {
                 break;
             };
@@ -167,10 +155,7 @@ impl Sim {
             let mut idle = true;
             while let Some(command) = self.prober.poll_command(self.now) {
                 idle = false;
-                on(Traced {
-                    at_ns: self.now,
-                    what: Occurrence::Command(command),
-                });
+                on(Traced { at_ns: self.now, what: Occurrence::Command(command) });
                 self.carry_out(command);
                 self.drain(on);
             }
@@ -230,11 +215,7 @@ impl Sim {
         flight.serial = self.serial;
         if flight.answer_ns < Nanos::MAX {
             let (at_ns, serial) = (flight.answer_ns, self.serial);
-            self.arrivals.push(Reverse(Arrival {
-                at_ns,
-                serial,
-                slot: slot.0,
-            }));
+            self.arrivals.push(Reverse(Arrival { at_ns, serial, slot: slot.0 }));
         }
     }
 
@@ -244,17 +225,11 @@ impl Sim {
         let mut any = false;
         while let Some(report) = self.prober.poll_report() {
             any = true;
-            on(Traced {
-                at_ns,
-                what: Occurrence::Report(report),
-            });
+            on(Traced { at_ns, what: Occurrence::Report(report) });
         }
         while let Some(change) = self.prober.poll_change() {
             any = true;
-            on(Traced {
-                at_ns,
-                what: Occurrence::Change(change),
-            });
+            on(Traced { at_ns, what: Occurrence::Change(change) });
         }
         any
     }

@@ -194,12 +194,7 @@ struct Seconds(Nanos);
 
 impl fmt::Display for Seconds {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}.{:03}",
-            self.0 / 1_000_000_000,
-            self.0 / 1_000_000 % 1000
-        )
+        write!(formatter, "{}.{:03}", self.0 / 1_000_000_000, self.0 / 1_000_000 % 1000)
     }
 }
 
@@ -213,70 +208,33 @@ mod tests {
         let mut kept = StatusLine::EMPTY;
         line.iter().for_each(|&byte| kept.push(byte));
         let (timeout_ns, duration_ns) = (2_000_000_000, 2_001_999_999);
-        OutcomeText {
-            outcome,
-            line: kept,
-            timeout_ns,
-            duration_ns,
-        }
-        .to_string()
+        OutcomeText { outcome, line: kept, timeout_ns, duration_ns }.to_string()
     }
 
     #[test]
     fn texts_are_varnishs() {
-        let answered = |status| Outcome::Answered {
-            status,
-            good: status == 200,
-        };
+        let answered = |status| Outcome::Answered { status, good: status == 200 };
         let failed = |phase, errno| Outcome::Failed { phase, errno };
         let table: [(Outcome, &[u8], &str); 12] = [
             (answered(200), b"HTTP/1.1 200 OK", "HTTP/1.1 200 OK"),
-            (
-                answered(404),
-                b"HTTP/1.1 404 Not Found",
-                "HTTP/1.1 404 Not Found",
-            ),
-            (
-                Outcome::Malformed(Malformed::StatusLine),
-                b"FROBOZ 200 OK",
-                "FROBOZ 200 OK",
-            ),
+            (answered(404), b"HTTP/1.1 404 Not Found", "HTTP/1.1 404 Not Found"),
+            (Outcome::Malformed(Malformed::StatusLine), b"FROBOZ 200 OK", "FROBOZ 200 OK"),
             (Outcome::Empty, b"", "Empty response"),
-            (
-                failed(Phase::Connect, 111),
-                b"",
-                "Open error 111 (Connection refused)",
-            ),
+            (failed(Phase::Connect, 111), b"", "Open error 111 (Connection refused)"),
             (failed(Phase::Send, 32), b"", "Write error 32 (Broken pipe)"),
+            (failed(Phase::Receive, 104), b"", "Read error 104 (Connection reset by peer)"),
+            (failed(Phase::Connect, 4242), b"", "Open error 4242 (Unknown error 4242)"),
             (
-                failed(Phase::Receive, 104),
-                b"",
-                "Read error 104 (Connection reset by peer)",
-            ),
-            (
-                failed(Phase::Connect, 4242),
-                b"",
-                "Open error 4242 (Unknown error 4242)",
-            ),
-            (
-                Outcome::TimedOut {
-                    phase: Phase::Connect,
-                },
+                Outcome::TimedOut { phase: Phase::Connect },
                 b"",
                 "Open timeout 2.000s exceeded by 0.001s",
             ),
             (
-                Outcome::TimedOut {
-                    phase: Phase::Receive,
-                },
+                Outcome::TimedOut { phase: Phase::Receive },
                 b"HTTP/1.1 200 OK",
                 "Read timeout 2.000s exceeded by 0.001s",
             ),
-            (
-                Outcome::Truncated,
-                b"HTTP/1.1 2",
-                "Truncated response after: HTTP/1.1 2",
-            ),
+            (Outcome::Truncated, b"HTTP/1.1 2", "Truncated response after: HTTP/1.1 2"),
             (
                 Outcome::Malformed(Malformed::Chunk),
                 b"HTTP/1.1 200 OK",
@@ -291,14 +249,8 @@ mod tests {
     #[test]
     fn local_faults_have_texts_of_their_own() {
         let text = |fault| text(Outcome::Indeterminate(fault), b"");
-        assert_eq!(
-            text(LocalFault::Errno { errno: 24 }),
-            "Local error 24 (Too many open files)"
-        );
-        assert_eq!(
-            text(LocalFault::NoSlot),
-            "No slot was free until the next probe was due"
-        );
+        assert_eq!(text(LocalFault::Errno { errno: 24 }), "Local error 24 (Too many open files)");
+        assert_eq!(text(LocalFault::NoSlot), "No slot was free until the next probe was due");
         assert_eq!(
             text(LocalFault::LoopLate),
             "Timeout 2.000s not judged: the probing loop itself was late"
@@ -307,9 +259,7 @@ mod tests {
 
     #[test]
     fn texts_of_errnos_are_the_c_librarys() {
-        let known: Vec<i32> = (0..200)
-            .filter(|&errno| errno_text(errno).is_some())
-            .collect();
+        let known: Vec<i32> = (0..200).filter(|&errno| errno_text(errno).is_some()).collect();
         assert_eq!(known.len(), 42);
         for errno in known {
             // std appends " (os error N)" to strerror_r's text.
@@ -323,24 +273,15 @@ mod tests {
     fn bits_read_as_in_varnishs_log() {
         let mut registers = register::prefilled(2, 3);
         assert_eq!(Bits(&registers).to_string(), "-------H");
-        let good = Outcome::Answered {
-            status: 200,
-            good: true,
-        };
+        let good = Outcome::Answered { status: 200, good: true };
         register::record(&mut registers, good, Family::Ipv4);
         assert_eq!(Bits(&registers).to_string(), "4---X-RH");
         register::record(&mut registers, good, Family::Unix);
         assert_eq!(Bits(&registers).to_string(), "--U-X-RH");
-        let reset = Outcome::Failed {
-            phase: Phase::Receive,
-            errno: 104,
-        };
+        let reset = Outcome::Failed { phase: Phase::Receive, errno: 104 };
         register::record(&mut registers, reset, Family::Ipv4);
         assert_eq!(Bits(&registers).to_string(), "4---Xr--");
-        let refused = Outcome::Failed {
-            phase: Phase::Connect,
-            errno: 111,
-        };
+        let refused = Outcome::Failed { phase: Phase::Connect, errno: 111 };
         register::record(&mut registers, refused, Family::Ipv6);
         assert_eq!(Bits(&registers).to_string(), "--------");
     }
@@ -355,13 +296,7 @@ mod tests {
             r"\x1b[31m\x22a\x5cb\x27\xff\x0d\x0a"
         );
         assert_eq!(
-            text(
-                Outcome::Answered {
-                    status: 200,
-                    good: true
-                },
-                b"HTTP/1.1 200 \x1b]0;x\x07"
-            ),
+            text(Outcome::Answered { status: 200, good: true }, b"HTTP/1.1 200 \x1b]0;x\x07"),
             r"HTTP/1.1 200 \x1b]0;x\x07"
         );
     }

@@ -82,17 +82,11 @@ impl Probed {
         // Every bit set now is an assumed one.
         let assumed = happy.count_ones() as u8;
         if assumed > 0 && matches!(finding(rule, happy), Finding::Healthy) {
-            return Self {
-                state: Verdict::Healthy,
-                warming_left: 0,
-            };
+            return Self { state: Verdict::Healthy, warming_left: 0 };
         }
         let needed = rule.goods_to_healthy().saturating_sub(assumed);
         let warming_left = if needed == 0 { 1 } else { needed };
-        Self {
-            state: Verdict::Warming,
-            warming_left,
-        }
+        Self { state: Verdict::Warming, warming_left }
     }
 
     /// The next state, after a determinate result that is already in `happy`.
@@ -102,18 +96,12 @@ impl Probed {
         let state = match (self.state, finding) {
             (_, Finding::Healthy) => Verdict::Healthy,
             (Verdict::Warming, _) if self.warming_left > 1 => {
-                return Self {
-                    state: Verdict::Warming,
-                    warming_left: self.warming_left - 1,
-                };
+                return Self { state: Verdict::Warming, warming_left: self.warming_left - 1 };
             }
             (Verdict::Warming, _) | (_, Finding::Sick) => Verdict::Sick,
             (state, Finding::Undecided) => state,
         };
-        Self {
-            state,
-            warming_left: 0,
-        }
+        Self { state, warming_left: 0 }
     }
 
     /// The state.

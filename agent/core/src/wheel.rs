@@ -49,12 +49,7 @@ impl Wheel {
     /// A wheel for the timers 0 .. `capacity`, none armed, at `now`.
     #[must_use]
     pub fn new(capacity: u32, now: Nanos) -> Self {
-        let timer = Timer {
-            tick: 0,
-            next: NONE,
-            previous: NONE,
-            list: UNARMED,
-        };
+        let timer = Timer { tick: 0, next: NONE, previous: NONE, list: UNARMED };
         Self {
             now_tick: now / TICK_NS,
             heads: [NONE; LEVELS * PLACES + 1],
@@ -173,10 +168,7 @@ impl Wheel {
         }
         let highest = 63 - (tick ^ self.now_tick).leading_zeros();
         let level = (highest / DIGIT_BITS) as usize;
-        debug_assert!(
-            level < LEVELS,
-            "a time of {tick} ms is past the highest level"
-        );
+        debug_assert!(level < LEVELS, "a time of {tick} ms is past the highest level");
         let place = (tick >> (DIGIT_BITS * level as u32)) as usize % PLACES;
         let list = level * PLACES + place;
         let head = self.heads[list];
@@ -201,12 +193,7 @@ impl Wheel {
     }
 
     fn unlink(&mut self, index: u32) {
-        let Timer {
-            next,
-            previous,
-            list,
-            ..
-        } = self.timers[index as usize];
+        let Timer { next, previous, list, .. } = self.timers[index as usize];
         match previous {
             NONE => self.heads[usize::from(list)] = next,
             previous => self.timers[previous as usize].next = next,

@@ -57,21 +57,11 @@ fn plan() -> Plan {
     };
     let judge = |index| JudgeSpec {
         target: TargetIndex(index),
-        rule: Rule::Window {
-            window: 4,
-            threshold: 2,
-        },
+        rule: Rule::Window { window: 4, threshold: 2 },
         on_unknown: OnUnknown::Sick,
     };
-    let http = ProbeKind::Http {
-        expected_status: 200,
-        head: false,
-    };
-    let probe = |kind| ProbeSpec {
-        interval_ns: 100 * MS,
-        timeout_ns: 50 * MS,
-        kind,
-    };
+    let http = ProbeKind::Http { expected_status: 200, head: false };
+    let probe = |kind| ProbeSpec { interval_ns: 100 * MS, timeout_ns: 50 * MS, kind };
     Plan {
         probes: vec![probe(http), probe(ProbeKind::Tcp)],
         targets: (0..TARGETS).map(target).collect(),
@@ -97,22 +87,13 @@ fn answer(prober: &mut Prober, slot: SlotIndex, told: Told, now: Nanos) -> bool 
     let event = match told {
         Told::Nothing => return false,
         Told::Close => Event::Closed,
-        Told::Cancel => Event::Failed {
-            phase: Phase::Connect,
-            errno: 125,
-        },
+        Told::Cancel => Event::Failed { phase: Phase::Connect, errno: 125 },
         Told::Receive => Event::Received(b"hello"),
         // Every eighth refuses, one is this host's fault, one never answers; TCP and HTTP take
         // turns among the rest, HTTP in two pieces.
         Told::Start(TargetIndex(index)) => match index % 8 {
-            0 => Event::Failed {
-                phase: Phase::Connect,
-                errno: 111,
-            },
-            1 => Event::Failed {
-                phase: Phase::Socket,
-                errno: 24,
-            },
+            0 => Event::Failed { phase: Phase::Connect, errno: 111 },
+            1 => Event::Failed { phase: Phase::Socket, errno: 24 },
             2 => return false,
             3 | 5 | 7 => Event::Connected,
             _ => Event::Received(HEAD),

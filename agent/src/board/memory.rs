@@ -1,8 +1,5 @@
 //! Memory that the agent, the kernel program and readers share: arrays of plain old data.
-#![expect(
-    unsafe_code,
-    reason = "mmap(2) of a map, and atomics over what it gives"
-)]
+#![expect(unsafe_code, reason = "mmap(2) of a map, and atomics over what it gives")]
 
 use std::io;
 use std::marker::PhantomData;
@@ -52,29 +49,17 @@ impl<T: Pod> Mapped<T> {
                 0,
             )
         }?;
-        Ok(Self {
-            start: start.cast(),
-            count,
-            bytes,
-            elements: PhantomData,
-        })
+        Ok(Self { start: start.cast(), count, bytes, elements: PhantomData })
     }
 
     /// `count` zero values that no map backs.
     pub(super) fn anonymous(count: u32) -> io::Result<Self> {
         let bytes = Self::bytes(count)?;
-        let (protection, flags) = (
-            ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-            MapFlags::MAP_PRIVATE,
-        );
+        let (protection, flags) =
+            (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let start = unsafe { mmap_anonymous(None, bytes, protection, flags) }?;
-        Ok(Self {
-            start: start.cast(),
-            count,
-            bytes,
-            elements: PhantomData,
-        })
+        Ok(Self { start: start.cast(), count, bytes, elements: PhantomData })
     }
 
     /// Elements in the array.
@@ -163,12 +148,7 @@ mod tests {
     #[test]
     fn values_come_back_as_they_were_stored() {
         let mapped = Mapped::<Backend>::anonymous(3).unwrap();
-        let backend = Backend {
-            next_hop: 7,
-            pool: 9,
-            family: 6,
-            ..Backend::default()
-        };
+        let backend = Backend { next_hop: 7, pool: 9, family: 6, ..Backend::default() };
         assert!(mapped.store(1, &backend));
         assert_eq!(mapped.load(0), Some(Backend::default()));
         assert_eq!(mapped.load(1), Some(backend));

@@ -67,9 +67,7 @@ fn mapped<T: Pod>(maps: &Path, name: &'static str) -> Result<Mapped<T>, BoardErr
         let map = syscall::pinned(&maps.join(name))?;
         let info = syscall::map_info(map.as_fd())?;
         if info.map_type != MAP_TYPE_ARRAY || info.flags & FLAG_MMAPABLE == 0 {
-            return Err(io::Error::other(
-                "not an array that can be mapped to memory",
-            ));
+            return Err(io::Error::other("not an array that can be mapped to memory"));
         }
         if info.value_size as usize != size_of::<T>() {
             return Err(io::Error::other(format!(
@@ -84,8 +82,6 @@ fn mapped<T: Pod>(maps: &Path, name: &'static str) -> Result<Mapped<T>, BoardErr
 }
 
 fn anonymous<T: Pod>(sizes: &Sizes, name: &'static str) -> Result<Mapped<T>, BoardError> {
-    let count = sizes
-        .entries(name)
-        .expect("Sizes knows every map of the board");
+    let count = sizes.entries(name).expect("Sizes knows every map of the board");
     Mapped::anonymous(count).map_err(|source| BoardError::Map { name, source })
 }

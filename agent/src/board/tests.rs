@@ -8,14 +8,7 @@ use super::*;
 use crate::kernel::Sizes;
 
 fn sizes() -> Sizes {
-    Sizes {
-        shards: 2,
-        backends: 4096,
-        targets: 8,
-        pools: 2,
-        slots: 1021,
-        ..Sizes::default()
-    }
+    Sizes { shards: 2, backends: 4096, targets: 8, pools: 2, slots: 1021, ..Sizes::default() }
 }
 
 fn board() -> Board {
@@ -71,15 +64,9 @@ fn counts_are_the_set_bits_whoever_flips_them() {
     });
     for pool in 0..2 {
         let first = pool * 2048;
-        let set = (first..first + 2048)
-            .filter(|&backend| board.takes_new(backend))
-            .count() as u64;
+        let set = (first..first + 2048).filter(|&backend| board.takes_new(backend)).count() as u64;
         assert_eq!(board.pool_count(pool), set, "pool {pool}");
-        assert_eq!(
-            u64::from(board.group_count(pool * GROUP_WORDS)),
-            set,
-            "group {pool}"
-        );
+        assert_eq!(u64::from(board.group_count(pool * GROUP_WORDS)), set, "group {pool}");
         assert!(0 < set && set < 2048, "the flips did something: {set}");
     }
 }
@@ -97,21 +84,9 @@ fn a_record_is_read_as_it_was_written() {
         ..TargetRecord::default()
     };
     board.write_target(5, &record);
-    assert_eq!(
-        board.read_target(5),
-        Some(TargetRecord {
-            sequence: 2,
-            ..record
-        })
-    );
+    assert_eq!(board.read_target(5), Some(TargetRecord { sequence: 2, ..record }));
     board.write_target(5, &record);
-    assert_eq!(
-        board.read_target(5),
-        Some(TargetRecord {
-            sequence: 4,
-            ..record
-        })
-    );
+    assert_eq!(board.read_target(5), Some(TargetRecord { sequence: 4, ..record }));
     assert_eq!(board.read_target(4), Some(TargetRecord::default()));
     assert_eq!(board.read_target(8), None);
 }
@@ -150,46 +125,20 @@ fn a_reader_never_sees_half_a_record() {
             }
         }
     });
-    assert_eq!(
-        board.read_target(3).map(|record| record.changed_ns),
-        Some(19_999)
-    );
+    assert_eq!(board.read_target(3).map(|record| record.changed_ns), Some(19_999));
 }
 
 #[test]
 fn a_strange_header_is_not_believed() {
     let board = board();
-    assert!(matches!(
-        board.checked_header(),
-        Err(BoardError::Magic { found: 0 })
-    ));
-    board
-        .write_header(&Header {
-            shard_count: 2,
-            ..Header::default()
-        })
-        .unwrap();
+    assert!(matches!(board.checked_header(), Err(BoardError::Magic { found: 0 })));
+    board.write_header(&Header { shard_count: 2, ..Header::default() }).unwrap();
     let header = board.checked_header().unwrap();
     assert_eq!((header.shard_count, header.abi_version), (2, 1));
     assert_eq!(header.magic.to_le_bytes(), *b"sickbay\0");
-    board.header.store(
-        0,
-        &Header {
-            abi_version: 99,
-            ..header
-        },
-    );
-    assert!(matches!(
-        board.checked_header(),
-        Err(BoardError::Version { found: 99 })
-    ));
-    board.header.store(
-        0,
-        &Header {
-            boot_id: [0; 16],
-            ..header
-        },
-    );
+    board.header.store(0, &Header { abi_version: 99, ..header });
+    assert!(matches!(board.checked_header(), Err(BoardError::Version { found: 99 })));
+    board.header.store(0, &Header { boot_id: [0; 16], ..header });
     assert!(matches!(board.checked_header(), Err(BoardError::Boot)));
 }
 
@@ -207,12 +156,7 @@ fn a_heartbeat_is_the_coarse_clock() {
 #[test]
 fn a_next_hop_is_written_beside_what_the_record_says() {
     let board = board();
-    let record = Backend {
-        generation: 3,
-        pool: 1,
-        family: 4,
-        ..Backend::default()
-    };
+    let record = Backend { generation: 3, pool: 1, family: 4, ..Backend::default() };
     board.write_backend(2, &record);
     let next_hop = NextHop {
         mac: [2, 0, 0, 0, 0, 0x15],
@@ -228,13 +172,7 @@ fn a_next_hop_is_written_beside_what_the_record_says() {
     };
     assert_eq!(board.backend(2), Some(expected));
     board.set_next_hop(2, None);
-    assert_eq!(
-        board.backend(2),
-        Some(Backend {
-            next_hop: 0,
-            ..expected
-        })
-    );
+    assert_eq!(board.backend(2), Some(Backend { next_hop: 0, ..expected }));
 }
 
 #[test]

@@ -113,10 +113,7 @@ pub fn run_on(args: &BackendArgs, screen: Screen, out: &mut dyn Write) -> anyhow
                 HealthWord::Sick => (Admin::Sick, "sick"),
             };
             let names = set.instance.client()?.set_health(&set.pattern, health)?;
-            let lines: String = names
-                .iter()
-                .map(|name| format!("{name} {word}\n"))
-                .collect();
+            let lines: String = names.iter().map(|name| format!("{name} {word}\n")).collect();
             write_text(out, &lines)?;
         }
     }
@@ -146,9 +143,7 @@ fn table(views: &[BackendView], probes: bool) -> Table {
             admin(view.admin),
             format!("{}/{}", view.good, graph::span(view.rule.into())).into(),
             health(view.state),
-            view.last_change_unix_ms
-                .map_or_else(|| "-".to_owned(), date)
-                .into(),
+            view.last_change_unix_ms.map_or_else(|| "-".to_owned(), date).into(),
         ];
         if steered {
             let counters = view.counters.unwrap_or_default();
@@ -209,10 +204,7 @@ mod tests {
             state: ProbeState::Healthy,
             takes_new: true,
             good: 4,
-            rule: RuleView::Window {
-                threshold: 3,
-                window: 4,
-            },
+            rule: RuleView::Window { threshold: 3, window: 4 },
             registers: [nineteen, 0, 0, 0, nineteen, 0, nineteen, 0x1f_ffff].into(),
             average_s: 0.000_627,
             last_s: 0.000_359,
@@ -249,11 +241,7 @@ boot.okclose   probe    4/4      healthy    Sun, 29 Nov 2026 17:30:28 GMT
 
     #[test]
     fn forced_health_is_shown_apart_from_the_probes() {
-        let forced = BackendView {
-            admin: Admin::Sick,
-            takes_new: false,
-            ..okclose()
-        };
+        let forced = BackendView { admin: Admin::Sick, takes_new: false, ..okclose() };
         let text = table(&[forced], false).render(Screen::default());
         let row = text.lines().nth(1).expect("a row");
         assert_eq!(
@@ -264,11 +252,7 @@ boot.okclose   probe    4/4      healthy    Sun, 29 Nov 2026 17:30:28 GMT
 
     #[test]
     fn steered_backends_show_the_kernels_counters() {
-        let counters = BackendCountersView {
-            new_flows: 12,
-            skipped: 7,
-            ..Default::default()
-        };
+        let counters = BackendCountersView { new_flows: 12, skipped: 7, ..Default::default() };
         let steered = BackendView {
             counters: Some(counters),
             state: ProbeState::Sick,

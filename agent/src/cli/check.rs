@@ -21,12 +21,7 @@ use crate::config::{self, Overrides, Problem, Summary};
 #[command(after_help = "Exit codes: 0 right (warnings included), 1 wrong, 2 wrong usage.")]
 pub struct CheckArgs {
     /// The configuration file
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        required_unless_present = "print_example"
-    )]
+    #[arg(short, long, value_name = "FILE", required_unless_present = "print_example")]
     pub config: Option<PathBuf>,
     /// Print a commented configuration that names every key, and stop
     #[arg(long, conflicts_with_all = ["config", "strict"])]
@@ -46,27 +41,15 @@ pub struct CheckArgs {
 /// The output cannot be written. A wrong configuration is no error here: its mistakes are printed,
 /// and the exit code is 1.
 pub fn run(arguments: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let Some(path) = arguments
-        .config
-        .as_ref()
-        .filter(|_| !arguments.print_example)
-    else {
-        std::io::stdout()
-            .lock()
-            .write_all(config::example().as_bytes())?;
+    let Some(path) = arguments.config.as_ref().filter(|_| !arguments.print_example) else {
+        std::io::stdout().lock().write_all(config::example().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
     let findings = match config::load(path, &Overrides::default()) {
-        Ok(good) => Findings {
-            errors: vec![],
-            warnings: good.warnings,
-            summary: Some(good.summary),
-        },
-        Err(bad) => Findings {
-            errors: bad.errors,
-            warnings: bad.warnings,
-            summary: None,
-        },
+        Ok(good) => {
+            Findings { errors: vec![], warnings: good.warnings, summary: Some(good.summary) }
+        }
+        Err(bad) => Findings { errors: bad.errors, warnings: bad.warnings, summary: None },
     };
     match arguments.output {
         OutputFormat::Text => findings.print_text(path)?,
@@ -74,11 +57,7 @@ pub fn run(arguments: &CheckArgs) -> anyhow::Result<ExitCode> {
     }
     let wrong = !findings.errors.is_empty();
     let frowned_on = arguments.strict && !findings.warnings.is_empty();
-    Ok(if wrong || frowned_on {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if wrong || frowned_on { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 #[derive(Serialize)]

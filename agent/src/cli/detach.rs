@@ -46,10 +46,8 @@ pub fn run(arguments: &DetachArgs) -> anyhow::Result<ExitCode> {
         Some(path) => config::load(path, &overrides)?.fleet.pin_directory,
         None => config::default_pin_directory(&overrides)?,
     };
-    let removed: Vec<String> = kernel::detach(&directory)?
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let removed: Vec<String> =
+        kernel::detach(&directory)?.iter().map(ToString::to_string).collect();
     let mut stdout = std::io::stdout().lock();
     match arguments.output {
         OutputFormat::Json => {

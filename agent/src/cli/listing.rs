@@ -128,9 +128,6 @@ mod tests {
     fn printable_leaves_escaped_text_alone_and_stops_the_rest() {
         let escaped = r#"\x1b]0;title\x07 \x22\"#;
         assert_eq!(printable(escaped), escaped);
-        assert_eq!(
-            printable("a\u{1b}[2Jb\n\u{202e}c"),
-            r"a\u{1b}[2Jb\n\u{202e}c"
-        );
+        assert_eq!(printable("a\u{1b}[2Jb\n\u{202e}c"), r"a\u{1b}[2Jb\n\u{202e}c");
     }
 }

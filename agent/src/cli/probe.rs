@@ -114,11 +114,7 @@ pub fn run(arguments: &ProbeArgs) -> anyhow::Result<ExitCode> {
         result => result?,
     }
     let healthy = tallies.iter().all(Tally::is_healthy);
-    Ok(if healthy {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Prints until every target had its probes or a signal came, then the summary.
@@ -138,10 +134,7 @@ fn print(
                 if let Some(error) = shards.failure() {
                     return Err(error.into());
                 }
-                if tallies
-                    .iter()
-                    .all(|tally| tally.done.load(Ordering::Acquire))
-                {
+                if tallies.iter().all(|tally| tally.done.load(Ordering::Acquire)) {
                     break;
                 }
             }
@@ -164,12 +157,10 @@ fn catch_signals() -> anyhow::Result<Receiver<()>> {
     let (caught, catches) = bounded(1);
     let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
     pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&signals), None)?;
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            // The receiver is gone when the process is about to end anyway.
-            let _nobody_listens = signals.wait().map(|_| caught.send(()));
-        })?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        // The receiver is gone when the process is about to end anyway.
+        let _nobody_listens = signals.wait().map(|_| caught.send(()));
+    })?;
     Ok(catches)
 }
 

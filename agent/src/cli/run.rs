@@ -36,9 +36,7 @@ pub struct RunArgs {
 /// The configuration is wrong, or what [`run::run`] fails with.
 pub fn run(arguments: &RunArgs) -> anyhow::Result<ExitCode> {
     let fleet = arguments.load()?.fleet;
-    let options = Options {
-        detach_on_exit: arguments.detach_on_exit,
-    };
+    let options = Options { detach_on_exit: arguments.detach_on_exit };
     run::run(fleet, options)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -181,21 +181,8 @@ web      [2001:db8::80]:80  tcp    dsr   nginx      7/8  no
         };
         let text = table(&[view]).render(Screen::default());
         let row: Vec<&str> = text.lines().nth(1).expect("a row").split("  ").collect();
-        let cells: Vec<&str> = row
-            .iter()
-            .map(|cell| cell.trim())
-            .filter(|c| !c.is_empty())
-            .collect();
-        assert_eq!(
-            cells[6..],
-            [
-                "eth0 xdp/native, eth1 tc/tcx",
-                "100",
-                "12",
-                "3",
-                "500",
-                "40000"
-            ]
-        );
+        let cells: Vec<&str> =
+            row.iter().map(|cell| cell.trim()).filter(|c| !c.is_empty()).collect();
+        assert_eq!(cells[6..], ["eth0 xdp/native, eth1 tc/tcx", "100", "12", "3", "500", "40000"]);
     }
 }

@@ -48,10 +48,7 @@ pub fn run_on(args: &StatusArgs, screen: Screen, out: &mut dyn Write) -> anyhow:
 
 fn text(status: &StatusView, screen: Screen) -> String {
     let mut lines = vec![
-        (
-            "Instance",
-            format!("{}, pid {}", printable(&status.instance), status.pid),
-        ),
+        ("Instance", format!("{}, pid {}", printable(&status.instance), status.pid)),
         ("Version", printable(&status.version)),
         ("Up", uptime(status.uptime_s)),
         ("Generation", status.generation.to_string()),
@@ -71,10 +68,7 @@ fn text(status: &StatusView, screen: Screen) -> String {
         lines.push(("Probe lateness", percentiles(figures, "µs")));
     }
     if status.transitions_dropped != 0 {
-        lines.push((
-            "Transitions not logged",
-            status.transitions_dropped.to_string(),
-        ));
+        lines.push(("Transitions not logged", status.transitions_dropped.to_string()));
     }
     let mut text = String::new();
     for (name, value) in lines {
@@ -89,9 +83,7 @@ fn shards(status: &StatusView) -> Table {
     let titles = ["Shard", "Heartbeat (ms)", "Targets", "In flight", "Probes"];
     let mut table = Table::new(titles.map(Column::number).to_vec());
     for shard in &status.shards {
-        let heartbeat = shard
-            .heartbeat_age_ms
-            .map_or_else(|| Cell::from("-"), Cell::from);
+        let heartbeat = shard.heartbeat_age_ms.map_or_else(|| Cell::from("-"), Cell::from);
         table.push(
             vec![
                 u64::from(shard.shard).into(),
@@ -107,20 +99,13 @@ fn shards(status: &StatusView) -> Table {
 }
 
 fn percentiles(figures: PercentilesView, unit: &str) -> String {
-    let PercentilesView {
-        p50,
-        p99,
-        max,
-        count,
-    } = figures;
+    let PercentilesView { p50, p99, max, count } = figures;
     format!("p50 {p50} {unit}, p99 {p99} {unit}, max {max} {unit} of {count}")
 }
 
 /// Whole seconds, in words; nonsense (negative, not a number) counts as none.
 fn uptime(uptime_s: f64) -> String {
-    let whole = Duration::try_from_secs_f64(uptime_s)
-        .unwrap_or_default()
-        .as_secs();
+    let whole = Duration::try_from_secs_f64(uptime_s).unwrap_or_default().as_secs();
     humantime::format_duration(Duration::from_secs(whole)).to_string()
 }
 
@@ -155,12 +140,7 @@ mod tests {
             healthy_count: 7,
             backend_count: 8,
             transitions_dropped: 0,
-            verdict_to_kernel_ns: Some(PercentilesView {
-                p50: 150,
-                p99: 205,
-                max: 900,
-                count: 2,
-            }),
+            verdict_to_kernel_ns: Some(PercentilesView { p50: 150, p99: 205, max: 900, count: 2 }),
             lateness_us: None,
             packets: None,
         };

@@ -18,30 +18,19 @@ impl Column {
     /// Text, left.
     #[must_use]
     pub const fn text(title: &'static str) -> Self {
-        Self {
-            title,
-            width_min: 0,
-            right: false,
-            cuttable: false,
-        }
+        Self { title, width_min: 0, right: false, cuttable: false }
     }
 
     /// Text that is cut when the terminal is too narrow.
     #[must_use]
     pub const fn cuttable(title: &'static str) -> Self {
-        Self {
-            cuttable: true,
-            ..Self::text(title)
-        }
+        Self { cuttable: true, ..Self::text(title) }
     }
 
     /// Numbers, right.
     #[must_use]
     pub const fn number(title: &'static str) -> Self {
-        Self {
-            right: true,
-            ..Self::text(title)
-        }
+        Self { right: true, ..Self::text(title) }
     }
 
     /// At least this wide.
@@ -84,20 +73,14 @@ impl Cell {
     /// This text in this colour.
     #[must_use]
     pub fn tinted(text: &str, tint: Tint) -> Self {
-        Self {
-            tint: Some(tint),
-            ..Self::from(text)
-        }
+        Self { tint: Some(tint), ..Self::from(text) }
     }
 }
 
 impl From<&str> for Cell {
     /// Whatever is not printable is made visible here, so no table can move the cursor.
     fn from(text: &str) -> Self {
-        Self {
-            text: printable(text),
-            tint: None,
-        }
+        Self { text: printable(text), tint: None }
     }
 }
 
@@ -109,10 +92,7 @@ impl From<String> for Cell {
 
 impl From<u64> for Cell {
     fn from(number: u64) -> Self {
-        Self {
-            text: number.to_string(),
-            tint: None,
-        }
+        Self { text: number.to_string(), tint: None }
     }
 }
 
@@ -127,10 +107,7 @@ impl Table {
     /// An empty table.
     #[must_use]
     pub const fn new(columns: Vec<Column>) -> Self {
-        Self {
-            columns,
-            rows: Vec::new(),
-        }
+        Self { columns, rows: Vec::new() }
     }
 
     /// Adds a row; `below` (whole lines, or nothing) stands under it.
@@ -143,11 +120,7 @@ impl Table {
     #[must_use]
     pub fn render(&self, screen: Screen) -> String {
         let widths = self.widths(screen.width);
-        let titles: Vec<Cell> = self
-            .columns
-            .iter()
-            .map(|column| column.title.into())
-            .collect();
+        let titles: Vec<Cell> = self.columns.iter().map(|column| column.title.into()).collect();
         let mut text = self.line(&titles, &widths, false);
         for (cells, below) in &self.rows {
             text.push_str(&self.line(cells, &widths, screen.colour));
@@ -163,11 +136,7 @@ impl Table {
             .enumerate()
             .map(|(index, column)| {
                 let cells = self.rows.iter().map(|(cells, _)| cells[index].text.len());
-                cells
-                    .max()
-                    .unwrap_or(0)
-                    .max(column.title.len())
-                    .max(column.width_min)
+                cells.max().unwrap_or(0).max(column.title.len()).max(column.width_min)
             })
             .collect();
         let gaps = GAP.len() * widths.len().saturating_sub(1);
@@ -187,11 +156,8 @@ impl Table {
         let mut line = String::new();
         for ((column, cell), &width) in self.columns.iter().zip(cells).zip(widths) {
             let text = cut(&cell.text, width);
-            let padded = if column.right {
-                format!("{text:>width$}")
-            } else {
-                format!("{text:<width$}")
-            };
+            let padded =
+                if column.right { format!("{text:>width$}") } else { format!("{text:<width$}") };
             match cell.tint.filter(|_| colour) {
                 Some(tint) => {
                     line.push_str(tint.ansi());
@@ -228,17 +194,10 @@ mod tests {
             Column::number("Flows"),
             Column::cuttable("Last result"),
         ]);
-        table.push(
-            vec!["web.b1".into(), 7.into(), "HTTP/1.1 200 OK".into()],
-            String::new(),
-        );
+        table.push(vec!["web.b1".into(), 7.into(), "HTTP/1.1 200 OK".into()], String::new());
         let refused = "Open error 111 (Connection refused)";
         table.push(
-            vec![
-                Cell::tinted("web.b2", Tint::Bad),
-                123_456.into(),
-                refused.into(),
-            ],
+            vec![Cell::tinted("web.b2", Tint::Bad), 123_456.into(), refused.into()],
             "  below\n".to_owned(),
         );
         table
@@ -259,10 +218,7 @@ web.b2  123456  Open error 111 (Connection refused)
 
     #[test]
     fn last_text_is_cut_first_when_the_terminal_is_narrow() {
-        let screen = Screen {
-            width: Some(32),
-            colour: false,
-        };
+        let screen = Screen { width: Some(32), colour: false };
         assert_eq!(
             table().render(screen),
             "\
@@ -277,14 +233,7 @@ web.b2  123456  Open error 111 …
     #[test]
     fn colour_is_written_only_where_it_is_welcome() {
         let red = "\x1b[31mweb.b2\x1b[0m";
-        assert!(
-            table()
-                .render(Screen {
-                    width: None,
-                    colour: true
-                })
-                .contains(red)
-        );
+        assert!(table().render(Screen { width: None, colour: true }).contains(red));
         assert!(!table().render(Screen::default()).contains('\x1b'));
     }
 
@@ -292,9 +241,6 @@ web.b2  123456  Open error 111 …
     fn cells_cannot_move_the_cursor() {
         let mut table = Table::new(vec![Column::text("Name")]);
         table.push(vec!["\x1b[2Jevil\nline".into()], String::new());
-        assert_eq!(
-            table.render(Screen::default()),
-            "Name\n\\u{1b}[2Jevil\\nline\n"
-        );
+        assert_eq!(table.render(Screen::default()), "Name\n\\u{1b}[2Jevil\\nline\n");
     }
 }

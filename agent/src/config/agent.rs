@@ -30,13 +30,9 @@ pub(super) fn validate(
 ) -> Agent {
     let agent = &settings.agent;
     let at = |key| [Step::Key("agent"), Step::Key(key)];
-    let instance = overrides
-        .instance
-        .as_ref()
-        .unwrap_or(&agent.instance)
-        .clone();
+    let instance = overrides.instance.as_ref().unwrap_or(&agent.instance).clone();
     if let Some(fault) = name::instance_fault(&instance) {
-        let mend = "name it with 1 to 64 letters, digits, \"-\", \"_\", \".\", no dot first";
+        let mend = "name it with 1 to 64 letters, digits, \"-\", \"_\"";
         if overrides.instance.is_some() {
             report.error_elsewhere(of_flag("--instance", fault, mend));
         } else {
@@ -50,10 +46,7 @@ pub(super) fn validate(
     let mut directory = |key: &'static str, flag: &str, given: &Option<PathBuf>, written: &str| {
         let base = given.as_deref().unwrap_or(Path::new(written));
         if !base.is_absolute() || base.as_os_str().as_encoded_bytes().contains(&0) {
-            let problem = format!(
-                "{} is not an absolute path",
-                quoted(&base.to_string_lossy())
-            );
+            let problem = format!("{} is not an absolute path", quoted(&base.to_string_lossy()));
             let mend = "begin it with \"/\"";
             match given {
                 Some(_) => report.error_elsewhere(of_flag(flag, problem, mend)),
@@ -64,24 +57,12 @@ pub(super) fn validate(
     };
     let (pin, run) = (&overrides.pin_directory, &overrides.run_directory);
     Agent {
-        pin_directory: directory(
-            "pin_directory",
-            "--pin-directory",
-            pin,
-            &agent.pin_directory,
-        ),
-        run_directory: directory(
-            "run_directory",
-            "--run-directory",
-            run,
-            &agent.run_directory,
-        ),
+        pin_directory: directory("pin_directory", "--pin-directory", pin, &agent.pin_directory),
+        run_directory: directory("run_directory", "--run-directory", run, &agent.run_directory),
         shards: report
             .whole(&at("shards"), agent.shards, 0..=i64::from(SHARDS_MAX))
             .unwrap_or_default(),
-        in_flight: report
-            .whole(&at("in_flight"), agent.in_flight, 2..=65_536)
-            .unwrap_or(1024),
+        in_flight: report.whole(&at("in_flight"), agent.in_flight, 2..=65_536).unwrap_or(1024),
         start_timeout_ns,
         seed: seed(agent.seed, &at("seed"), report),
         instance,
@@ -97,12 +78,5 @@ fn seed(given: i64, place: &[Step<'_>], report: &mut Report<'_>) -> u64 {
 
 fn of_flag(flag: &str, problem: String, mend: &str) -> Problem {
     let (file, path) = (flag.to_owned(), String::new());
-    Problem {
-        file,
-        line: 0,
-        column: 0,
-        path,
-        problem,
-        mend: mend.to_owned(),
-    }
+    Problem { file, line: 0, column: 0, path, problem, mend: mend.to_owned() }
 }

@@ -53,11 +53,7 @@ pub(super) fn assemble(
             word_count,
         });
     }
-    Assembled {
-        targets: targets.list,
-        pools,
-        backends,
-    }
+    Assembled { targets: targets.list, pools, backends }
 }
 
 /// The Host header when none is given: the address, IPv6 in brackets, and the port unless 80
@@ -79,9 +75,7 @@ fn place_words(drafts: &[DraftPool], report: &mut Report<'_>) -> Vec<(u32, u32)>
         .iter()
         .map(|draft| {
             let words = draft.members.len().div_ceil(WORD_BACKENDS as usize).max(1);
-            u32::try_from(words)
-                .unwrap_or(words_max)
-                .next_power_of_two()
+            u32::try_from(words).unwrap_or(words_max).next_power_of_two()
         })
         .collect();
     let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
@@ -124,22 +118,14 @@ impl<'p> Targets<'p> {
             })
             .collect();
         let by_identity = HashMap::with_capacity(capacity);
-        Self {
-            probes,
-            alike,
-            list: Vec::with_capacity(capacity),
-            by_identity,
-        }
+        Self { probes, alike, list: Vec::with_capacity(capacity), by_identity }
     }
 
     /// The target at `address` as `probe` asks it.
     fn of(&mut self, address: SocketAddr, probe: usize) -> usize {
         let spec = &self.probes[probe];
         let bytes = spec.request.as_ref().map_or_else(Vec::new, |request| {
-            let host = request
-                .host
-                .clone()
-                .unwrap_or_else(|| default_host(address));
+            let host = request.host.clone().unwrap_or_else(|| default_host(address));
             request_bytes(request, &host)
         });
         let mut identity = identity(address, &bytes);
@@ -157,13 +143,7 @@ impl<'p> Targets<'p> {
         }
         let index = self.list.len();
         self.by_identity.insert(identity, index);
-        self.list.push(Target {
-            identity,
-            address,
-            request: bytes,
-            probe,
-            initial: spec.initial,
-        });
+        self.list.push(Target { identity, address, request: bytes, probe, initial: spec.initial });
         index
     }
 }
@@ -179,10 +159,7 @@ fn identity(address: SocketAddr, request: &[u8]) -> u128 {
 fn distinction(probe: &Probe) -> Vec<u8> {
     let mut bytes = probe.spec.interval_ns.to_le_bytes().to_vec();
     bytes.extend(probe.spec.timeout_ns.to_le_bytes());
-    if let ProbeKind::Http {
-        expected_status, ..
-    } = probe.spec.kind
-    {
+    if let ProbeKind::Http { expected_status, .. } = probe.spec.kind {
         bytes.extend(expected_status.to_le_bytes());
     }
     bytes.push(u8::from(probe.close == CloseMode::Fin));

@@ -51,24 +51,15 @@ pub(super) fn read(path: &Path) -> Result<String, Fault> {
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if FILE_BYTES_MAX < bytes.len() as u64 {
         let problem = format!("is larger than {} MiB", FILE_BYTES_MAX >> 20);
         return Err((problem, "name the right file, or split it".to_owned()));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count()
-            + 1;
-        (
-            format!("line {line} is not UTF-8"),
-            "save the file as UTF-8".to_owned(),
-        )
+        let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+        (format!("line {line} is not UTF-8"), "save the file as UTF-8".to_owned())
     })
 }
 
@@ -81,20 +72,11 @@ pub(super) fn parse(text: &str) -> (Vec<Listed>, Vec<ListFault>) {
         match parse_line(content) {
             Ok(None) => {}
             Ok(Some((address, name, weight))) => {
-                listed.push(Listed {
-                    address,
-                    name,
-                    weight,
-                    line,
-                });
+                listed.push(Listed { address, name, weight, line });
             }
             Err((offset, fault)) => {
                 let column = content[..offset].chars().count() + 1;
-                faults.push(ListFault {
-                    line,
-                    column,
-                    fault,
-                });
+                faults.push(ListFault { line, column, fault });
             }
         }
     }
@@ -144,19 +126,11 @@ fn parse_line(content: &str) -> Result<Line, (usize, Fault)> {
 }
 
 fn weight_of(text: &str) -> Result<u32, Fault> {
-    let weight = text
-        .parse::<i64>()
-        .ok()
-        .filter(|weight| (1..=WEIGHT_MAX).contains(weight));
-    weight
-        .and_then(|weight| u32::try_from(weight).ok())
-        .ok_or_else(|| {
-            let problem = format!("weight {} is out of range", quoted(text));
-            (
-                problem,
-                format!("write a whole number from 1 to {WEIGHT_MAX}"),
-            )
-        })
+    let weight = text.parse::<i64>().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+    weight.and_then(|weight| u32::try_from(weight).ok()).ok_or_else(|| {
+        let problem = format!("weight {} is out of range", quoted(text));
+        (problem, format!("write a whole number from 1 to {WEIGHT_MAX}"))
+    })
 }
 
 #[cfg(test)]
@@ -173,18 +147,8 @@ mod tests {
         assert_eq!(
             listed,
             [
-                Listed {
-                    address: first,
-                    name: None,
-                    weight: 1,
-                    line: 3
-                },
-                Listed {
-                    address: second,
-                    name: Some("b".to_owned()),
-                    weight: 7,
-                    line: 4
-                },
+                Listed { address: first, name: None, weight: 1, line: 3 },
+                Listed { address: second, name: Some("b".to_owned()), weight: 7, line: 4 },
             ]
         );
     }
@@ -195,10 +159,8 @@ mod tests {
                     192.0.2.4:80 name=a name=b\n192.0.2.5:80 name=a*\n";
         let (listed, faults) = parse(text);
         assert_eq!(listed, []);
-        let shown: Vec<_> = faults
-            .iter()
-            .map(|fault| (fault.line, fault.column, fault.fault.0.as_str()))
-            .collect();
+        let shown: Vec<_> =
+            faults.iter().map(|fault| (fault.line, fault.column, fault.fault.0.as_str())).collect();
         assert_eq!(
             shown,
             [

@@ -15,10 +15,7 @@ pub(super) fn endpoint(text: &str) -> Result<SocketAddr, Fault> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         check(address.ip())?;
         if address.port() == 0 {
-            return Err((
-                format!("{} has port 0", quoted(text)),
-                "write 1 to 65535".to_owned(),
-            ));
+            return Err((format!("{} has port 0", quoted(text)), "write 1 to 65535".to_owned()));
         }
         return Ok(address);
     }
@@ -67,14 +64,9 @@ pub(super) fn range(text: &str) -> Result<Vec<SocketAddr>, Fault> {
     let (addresses, port) = text.rsplit_once(':').ok_or_else(odd)?;
     let port: u16 = port.parse().map_err(|_| odd())?;
     if port == 0 {
-        return Err((
-            format!("{} has port 0", quoted(text)),
-            "write 1 to 65535".to_owned(),
-        ));
+        return Err((format!("{} has port 0", quoted(text)), "write 1 to 65535".to_owned()));
     }
-    let bracketed = addresses
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
+    let bracketed = addresses.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let inner = bracketed.unwrap_or(addresses);
     if bracketed.is_none() && inner.contains(':') {
         let problem = format!("{} has IPv6 addresses without brackets", quoted(text));
@@ -91,33 +83,19 @@ pub(super) fn range(text: &str) -> Result<Vec<SocketAddr>, Fault> {
     check(last)?;
     let numbers = numbers(first, last).ok_or_else(|| {
         let problem = format!("{} goes down or changes its family", quoted(text));
-        (
-            problem,
-            "write the lower address first, both of one family".to_owned(),
-        )
+        (problem, "write the lower address first, both of one family".to_owned())
     })?;
     if u128::from(POOL_BACKENDS_MAX) <= numbers.1 - numbers.0 {
-        let problem = format!(
-            "{} has more than {POOL_BACKENDS_MAX} addresses",
-            quoted(text)
-        );
-        return Err((
-            problem,
-            "write a smaller range; split it over several pools".to_owned(),
-        ));
+        let problem = format!("{} has more than {POOL_BACKENDS_MAX} addresses", quoted(text));
+        return Err((problem, "write a smaller range; split it over several pools".to_owned()));
     }
     let address = |number: u128| match first {
         // The numbers came from 32 bits.
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "an IPv4 address is 32 bits"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "an IPv4 address is 32 bits")]
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(number as u32)),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(number)),
     };
-    Ok((numbers.0..=numbers.1)
-        .map(|number| SocketAddr::new(address(number), port))
-        .collect())
+    Ok((numbers.0..=numbers.1).map(|number| SocketAddr::new(address(number), port)).collect())
 }
 
 /// First and last host of a network.
@@ -126,10 +104,7 @@ fn hosts(network: IpNet) -> (IpAddr, IpAddr) {
         IpNet::V4(v4) if v4.prefix_len() < 31 => {
             let first = v4.network().to_bits() + 1;
             let last = v4.broadcast().to_bits() - 1;
-            (
-                Ipv4Addr::from_bits(first).into(),
-                Ipv4Addr::from_bits(last).into(),
-            )
+            (Ipv4Addr::from_bits(first).into(), Ipv4Addr::from_bits(last).into())
         }
         _ => (network.network(), network.broadcast()),
     }
@@ -151,11 +126,7 @@ mod tests {
     use super::*;
 
     fn texts(text: &str) -> Vec<String> {
-        range(text)
-            .expect("is a range")
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        range(text).expect("is a range").iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -163,10 +134,7 @@ mod tests {
         assert_eq!(texts("192.0.2.0/30:80"), ["192.0.2.1:80", "192.0.2.2:80"]);
         assert_eq!(texts("192.0.2.7/32:80"), ["192.0.2.7:80"]);
         assert_eq!(texts("192.0.2.6/31:80"), ["192.0.2.6:80", "192.0.2.7:80"]);
-        assert_eq!(
-            texts("[fd00::4/127]:8080"),
-            ["[fd00::4]:8080", "[fd00::5]:8080"]
-        );
+        assert_eq!(texts("[fd00::4/127]:8080"), ["[fd00::4]:8080", "[fd00::5]:8080"]);
         assert_eq!(range("10.0.0.0/24:80").expect("is a range").len(), 254);
     }
 
@@ -175,23 +143,14 @@ mod tests {
         let addresses = range("127.0.0.1-127.0.39.16:80").expect("is a range");
         assert_eq!(addresses.len(), 10_000);
         assert_eq!(addresses[255].to_string(), "127.0.1.0:80");
-        assert_eq!(
-            texts("[fd00::ff-fd00::100]:1"),
-            ["[fd00::ff]:1", "[fd00::100]:1"]
-        );
+        assert_eq!(texts("[fd00::ff-fd00::100]:1"), ["[fd00::ff]:1", "[fd00::100]:1"]);
     }
 
     #[test]
     fn largest_pool_is_a_range_and_one_more_is_not() {
-        assert_eq!(
-            range("10.0.0.0-10.0.255.255:80").expect("is a range").len(),
-            65_536
-        );
+        assert_eq!(range("10.0.0.0-10.0.255.255:80").expect("is a range").len(), 65_536);
         let (problem, _) = range("10.0.0.0-10.1.0.0:80").expect_err("too many");
-        assert_eq!(
-            problem,
-            "\"10.0.0.0-10.1.0.0:80\" has more than 65536 addresses"
-        );
+        assert_eq!(problem, "\"10.0.0.0-10.1.0.0:80\" has more than 65536 addresses");
         range("[::1:0/0]:80").expect_err("the whole of IPv6");
     }
 
@@ -206,16 +165,10 @@ mod tests {
             problem("10.0.0.1-fd00::1:80"),
             "\"10.0.0.1-fd00::1:80\" has IPv6 addresses without brackets"
         );
-        assert_eq!(
-            problem("10.0.0.0/33:80"),
-            "\"10.0.0.0/33:80\" is not a range"
-        );
+        assert_eq!(problem("10.0.0.0/33:80"), "\"10.0.0.0/33:80\" is not a range");
         assert_eq!(problem("10.0.0.0/24"), "\"10.0.0.0/24\" is not a range");
         assert_eq!(problem("10.0.0.0/24:0"), "\"10.0.0.0/24:0\" has port 0");
-        assert_eq!(
-            problem("224.0.0.0/24:80"),
-            "224.0.0.1 is a multicast address"
-        );
+        assert_eq!(problem("224.0.0.0/24:80"), "224.0.0.1 is a multicast address");
     }
 
     #[test]

@@ -69,9 +69,7 @@ fn list_items(property: &Value) -> Shape<'_> {
 
 /// The example if the key has one, else its default.
 fn shown_value(key: &str, property: &Value, defaults: Option<&Value>) -> String {
-    let example = property
-        .get("examples")
-        .and_then(|examples| examples.get(0));
+    let example = property.get("examples").and_then(|examples| examples.get(0));
     let default = property.get("default").or_else(|| defaults?.get(key));
     inline(example.or(default).unwrap_or(&Value::Null))
 }
@@ -84,27 +82,18 @@ fn defaults<'a>(schema: &'a Value, section: &'a Value) -> Option<&'a Value> {
 fn inline(value: &Value) -> String {
     match value {
         Value::Array(elements) => {
-            format!(
-                "[{}]",
-                elements.iter().map(inline).collect::<Vec<_>>().join(", ")
-            )
+            format!("[{}]", elements.iter().map(inline).collect::<Vec<_>>().join(", "))
         }
         Value::Object(table) => {
             let pair = |(key, value): (&String, &Value)| format!("{key} = {}", inline(value));
-            format!(
-                "{{ {} }}",
-                table.iter().map(pair).collect::<Vec<_>>().join(", ")
-            )
+            format!("{{ {} }}", table.iter().map(pair).collect::<Vec<_>>().join(", "))
         }
         scalar => scalar.to_string(),
     }
 }
 
 fn description(schema: &Value) -> &str {
-    schema
-        .get("description")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    schema.get("description").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The text as comment lines, wrapped; an indent at its begin is kept for the lines that follow.
@@ -116,10 +105,7 @@ fn comment(text: &mut String, content: &str) {
             if COLUMNS < line.chars().count() + 1 + word.chars().count() {
                 text.push_str(&line);
                 text.push('\n');
-                line = format!(
-                    "#{}",
-                    " ".repeat(indent + 2).get(..indent * 2).unwrap_or_default()
-                );
+                line = format!("#{}", " ".repeat(indent + 2).get(..indent * 2).unwrap_or_default());
             }
             line.push(' ');
             line.push_str(word);

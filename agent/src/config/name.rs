@@ -5,12 +5,10 @@ use super::problem::{Report, Step, quoted};
 /// Characters of a name.
 const CHARACTERS_MAX: usize = 64;
 
-/// Why `text` cannot be an instance's name; `None` when it can.
+/// Why `text` cannot be an instance's name; `None` when it can. It is a folder's name on a BPF file
+/// system, which refuses dots (`bpf_lookup` in kernel/bpf/inode.c).
 pub(super) fn instance_fault(text: &str) -> Option<String> {
-    if text.starts_with('.') {
-        return Some(format!("{} begins with a dot", quoted(text)));
-    }
-    fault(text, "-_.")
+    fault(text, "-_")
 }
 
 /// Reports the name of a probe, pool or service that is none: letters, digits, `-` and `_` (a dot
@@ -44,17 +42,8 @@ fn fault(text: &str, allowed: &str) -> Option<String> {
         return Some("the name is empty".to_owned());
     }
     if CHARACTERS_MAX < text.chars().count() {
-        return Some(format!(
-            "{} has more than {CHARACTERS_MAX} characters",
-            quoted(text)
-        ));
+        return Some(format!("{} has more than {CHARACTERS_MAX} characters", quoted(text)));
     }
-    let odd = text
-        .chars()
-        .find(|c| !c.is_ascii_alphanumeric() && !allowed.contains(*c))?;
-    Some(format!(
-        "{} has the odd character {}",
-        quoted(text),
-        quoted(&odd.to_string())
-    ))
+    let odd = text.chars().find(|c| !c.is_ascii_alphanumeric() && !allowed.contains(*c))?;
+    Some(format!("{} has the odd character {}", quoted(text), quoted(&odd.to_string())))
 }

@@ -54,13 +54,7 @@ pub(super) fn validate(
         .pool
         .iter()
         .map(|(name, pool)| {
-            let draft = Draft {
-                name,
-                pool,
-                report,
-                members: Vec::new(),
-                list: String::new(),
-            };
+            let draft = Draft { name, pool, report, members: Vec::new(), list: String::new() };
             draft.validate(&probes, directory)
         })
         .collect()
@@ -87,11 +81,7 @@ impl<'a> Draft<'a, '_, '_> {
         let probe_port = self.probe_port();
         self.check_duplicates();
         self.check_count();
-        DraftPool {
-            probe,
-            members: self.members,
-            probe_port,
-        }
+        DraftPool { probe, members: self.members, probe_port }
     }
 
     fn place(&self) -> [Step<'a>; 2] {
@@ -103,12 +93,7 @@ impl<'a> Draft<'a, '_, '_> {
     }
 
     fn at_entry(&self, index: usize) -> [Step<'a>; 4] {
-        [
-            "pool".into(),
-            self.name.into(),
-            "backends".into(),
-            index.into(),
-        ]
+        ["pool".into(), self.name.into(), "backends".into(), index.into()]
     }
 
     fn probe(&mut self, probes: &[&str]) -> usize {
@@ -117,18 +102,13 @@ impl<'a> Draft<'a, '_, '_> {
             return 0;
         }
         let Some(name) = &self.pool.probe else {
-            let mend = format!(
-                "add probe = \"NAME\"; {}",
-                nearest("", probes.iter().copied())
-            );
-            self.report
-                .error(&self.place(), "the pool has no probe", mend);
+            let mend = format!("add probe = \"NAME\"; {}", nearest("", probes.iter().copied()));
+            self.report.error(&self.place(), "the pool has no probe", mend);
             return 0;
         };
         probes.binary_search(&name.as_str()).unwrap_or_else(|_| {
             let problem = format!("there is no probe {}", quoted(name));
-            self.report
-                .error(&place, problem, nearest(name, probes.iter().copied()));
+            self.report.error(&place, problem, nearest(name, probes.iter().copied()));
             0
         })
     }
@@ -148,10 +128,9 @@ impl<'a> Draft<'a, '_, '_> {
         let inner = |key| [pool, name_step, backends, element, Step::Key(key)];
         let weight = match weight {
             None => 1,
-            Some(weight) => self
-                .report
-                .whole(&inner("weight"), weight, 1..=WEIGHT_MAX)
-                .unwrap_or(1),
+            Some(weight) => {
+                self.report.whole(&inner("weight"), weight, 1..=WEIGHT_MAX).unwrap_or(1)
+            }
         };
         if let Some(fault) = name.and_then(|name| name::backend_fault(name)) {
             let mend = "name it with 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\"";
@@ -161,8 +140,7 @@ impl<'a> Draft<'a, '_, '_> {
         let Some(text) = text else {
             if !self.report.is_marred(&inner("address")) {
                 let mend = "add address = \"ADDRESS:PORT\"";
-                self.report
-                    .error(&place, "the backend has no address", mend);
+                self.report.error(&place, "the backend has no address", mend);
             }
             return;
         };
@@ -170,12 +148,7 @@ impl<'a> Draft<'a, '_, '_> {
             Ok(address) => {
                 let name = name.cloned();
                 let origin = Origin::Entry(index);
-                self.members.push(Member {
-                    name,
-                    address,
-                    weight,
-                    origin,
-                });
+                self.members.push(Member { name, address, weight, origin });
             }
             Err((problem, mend)) if is_table => {
                 self.report.error(&inner("address"), problem, mend);
@@ -194,8 +167,7 @@ impl<'a> Draft<'a, '_, '_> {
         let text = match backend_list::read(&path) {
             Ok(text) => text,
             Err((problem, mend)) => {
-                self.report
-                    .error(&place, format!("{} {problem}", self.list), mend);
+                self.report.error(&place, format!("{} {problem}", self.list), mend);
                 return;
             }
         };
@@ -222,13 +194,12 @@ impl<'a> Draft<'a, '_, '_> {
             Ok(addresses) => {
                 self.members.reserve_exact(addresses.len());
                 let origin = Origin::Range;
-                self.members
-                    .extend(addresses.into_iter().map(|address| Member {
-                        name: None,
-                        address,
-                        weight: 1,
-                        origin,
-                    }));
+                self.members.extend(addresses.into_iter().map(|address| Member {
+                    name: None,
+                    address,
+                    weight: 1,
+                    origin,
+                }));
             }
             Err((problem, mend)) => {
                 let place = self.at("backends_range");
@@ -239,9 +210,7 @@ impl<'a> Draft<'a, '_, '_> {
 
     fn probe_port(&mut self) -> Option<u16> {
         let place = self.at("probe_port");
-        let port = self
-            .report
-            .whole(&place, self.pool.probe_port?, 1..=65_535)?;
+        let port = self.report.whole(&place, self.pool.probe_port?, 1..=65_535)?;
         u16::try_from(port).ok()
     }
 
@@ -259,10 +228,7 @@ impl<'a> Draft<'a, '_, '_> {
         if members.iter().any(|member| member.name.is_some()) {
             let mut names: HashMap<String, usize> = HashMap::with_capacity(members.len());
             for (index, member) in members.iter().enumerate() {
-                let name = member
-                    .name
-                    .clone()
-                    .unwrap_or_else(|| member.address.to_string());
+                let name = member.name.clone().unwrap_or_else(|| member.address.to_string());
                 let shown = format!("backend name {}", quoted(&name));
                 let is_given = member.name.is_some();
                 if let Some(&first) = names.get(&name) {
@@ -277,11 +243,7 @@ impl<'a> Draft<'a, '_, '_> {
         for (index, first, what) in twice {
             let first = self.describe(members[first].origin);
             let problem = format!("{what} is in the pool already ({first})");
-            self.error_of(
-                members[index].origin,
-                problem,
-                "remove or change one of the two",
-            );
+            self.error_of(members[index].origin, problem, "remove or change one of the two");
         }
         self.members = members;
     }
@@ -290,8 +252,7 @@ impl<'a> Draft<'a, '_, '_> {
         let (count, max) = (self.members.len(), POOL_BACKENDS_MAX as usize);
         if max < count {
             let problem = format!("the pool has {count} backends; {max} are the most");
-            self.report
-                .error(&self.place(), problem, "split it into several pools");
+            self.report.error(&self.place(), problem, "split it into several pools");
         }
         let entries = self.at("backends");
         let any_entry = !self.pool.backends.is_empty() || self.report.is_marred(&entries);
@@ -327,14 +288,7 @@ impl<'a> Draft<'a, '_, '_> {
     fn error_in_list(&mut self, line: usize, column: usize, problem: String, mend: String) {
         let path = dotted(&self.at("backends_file"));
         let file = self.list.clone();
-        let problem = Problem {
-            file,
-            line,
-            column,
-            path,
-            problem,
-            mend,
-        };
+        let problem = Problem { file, line, column, path, problem, mend };
         self.report.error_elsewhere(problem);
     }
 }

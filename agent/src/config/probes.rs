@@ -20,18 +20,7 @@ const RISE_DEFAULT: u8 = 2;
 
 /// Every probe, in the order of names; what is wrong is reported and stands at its default.
 pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Probe> {
-    settings
-        .probe
-        .iter()
-        .map(|(name, probe)| {
-            Draft {
-                name,
-                probe,
-                report,
-            }
-            .validate()
-        })
-        .collect()
+    settings.probe.iter().map(|(name, probe)| Draft { name, probe, report }.validate()).collect()
 }
 
 /// The bytes of the request to a backend whose Host is `host`.
@@ -58,31 +47,17 @@ impl<'a> Draft<'a, '_, '_> {
         let interval = INTERVAL_NS_MIN..=INTERVAL_NS_MAX;
         let timeout = TIMEOUT_NS_MIN..=TIMEOUT_NS_MAX;
         let place = self.at("interval");
-        let interval_ns = time::nanos(
-            self.report,
-            &place,
-            &settings.interval,
-            interval,
-            5_000_000_000,
-        );
+        let interval_ns =
+            time::nanos(self.report, &place, &settings.interval, interval, 5_000_000_000);
         let place = self.at("timeout");
-        let timeout_ns = time::nanos(
-            self.report,
-            &place,
-            &settings.timeout,
-            timeout,
-            2_000_000_000,
-        );
+        let timeout_ns =
+            time::nanos(self.report, &place, &settings.timeout, timeout, 2_000_000_000);
         let rule = self.rule();
         let initial = self.initial(rule);
         let (kind, request) = self.kind();
         Probe {
             name: self.name.to_owned(),
-            spec: ProbeSpec {
-                interval_ns,
-                timeout_ns,
-                kind,
-            },
+            spec: ProbeSpec { interval_ns, timeout_ns, kind },
             rule,
             initial,
             on_unknown: match settings.on_unknown {
@@ -104,10 +79,7 @@ impl<'a> Draft<'a, '_, '_> {
         if !consecutive {
             return self.window_rule();
         }
-        for (key, given) in [
-            ("window", settings.window),
-            ("threshold", settings.threshold),
-        ] {
+        for (key, given) in [("window", settings.window), ("threshold", settings.threshold)] {
             if given.is_some() {
                 let place = self.at(key);
                 let problem = format!("{key} cannot be mixed with fall and rise");
@@ -128,17 +100,13 @@ impl<'a> Draft<'a, '_, '_> {
     fn window_rule(&mut self) -> Rule {
         let settings = self.probe;
         let (at_window, at_threshold) = (self.at("window"), self.at("threshold"));
-        let fallback = Rule::Window {
-            window: WINDOW_DEFAULT,
-            threshold: THRESHOLD_DEFAULT,
-        };
+        let fallback = Rule::Window { window: WINDOW_DEFAULT, threshold: THRESHOLD_DEFAULT };
         if self.report.is_marred(&at_window) || self.report.is_marred(&at_threshold) {
             return fallback;
         }
         if settings.window.is_some() && settings.threshold.is_none() {
             let mend = "add threshold: the good results in the window that make a backend healthy";
-            self.report
-                .error(&at_window, "Must specify threshold with window", mend);
+            self.report.error(&at_window, "Must specify threshold with window", mend);
         }
         let window = self.count("window", settings.window);
         let threshold = self.count("threshold", settings.threshold);
@@ -165,16 +133,12 @@ impl<'a> Draft<'a, '_, '_> {
         let capital = capitalised(key);
         if max < value {
             let problem = format!("{capital} must be {max} or less, but is {value}");
-            self.report
-                .error(&place, problem, format!("write {max} or less"));
+            self.report.error(&place, problem, format!("write {max} or less"));
         } else if value < 1 {
             let problem = format!("{capital} must be 1 or more, but is {value}");
-            self.report
-                .error(&place, problem, "write 1 or more, or leave it out");
+            self.report.error(&place, problem, "write 1 or more, or leave it out");
         }
-        u8::try_from(value)
-            .ok()
-            .filter(|count| (1..=WINDOW_MAX).contains(count))
+        u8::try_from(value).ok().filter(|count| (1..=WINDOW_MAX).contains(count))
     }
 
     /// Varnish: threshold - 1 when not given, and never more than the threshold.
@@ -184,10 +148,7 @@ impl<'a> Draft<'a, '_, '_> {
             return goods.saturating_sub(1);
         };
         let place = self.at("initial");
-        let initial = self
-            .report
-            .whole(&place, initial, 0..=i64::from(WINDOW_MAX))
-            .unwrap_or(0);
+        let initial = self.report.whole(&place, initial, 0..=i64::from(WINDOW_MAX)).unwrap_or(0);
         u8::try_from(initial).unwrap_or(WINDOW_MAX).min(goods)
     }
 
@@ -203,8 +164,7 @@ impl<'a> Draft<'a, '_, '_> {
             for (key, _) in given.into_iter().filter(|(_, given)| *given) {
                 let place = self.at(key);
                 let problem = format!("{key} has no meaning for a tcp probe");
-                self.report
-                    .error(&place, problem, "remove it, or write type = \"http\"");
+                self.report.error(&place, problem, "remove it, or write type = \"http\"");
             }
             return (ProbeKind::Tcp, None);
         }
@@ -218,13 +178,7 @@ impl<'a> Draft<'a, '_, '_> {
             host: self.host(),
         };
         let expected_status = self.expected_status();
-        (
-            ProbeKind::Http {
-                expected_status,
-                head: method == Method::Head,
-            },
-            Some(request),
-        )
+        (ProbeKind::Http { expected_status, head: method == Method::Head }, Some(request))
     }
 
     fn url(&mut self) -> String {
@@ -232,8 +186,7 @@ impl<'a> Draft<'a, '_, '_> {
         let place = self.at("url");
         if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
             let problem = format!("{} has a blank or a control character", quoted(url));
-            self.report
-                .error(&place, problem, "write it percent-encoded, such as %20");
+            self.report.error(&place, problem, "write it percent-encoded, such as %20");
         } else if !url.starts_with('/') {
             let problem = format!("{} is not a path", quoted(url));
             self.report.error(
@@ -250,8 +203,7 @@ impl<'a> Draft<'a, '_, '_> {
         let place = self.at("host");
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
             let problem = format!("{} is no Host header", quoted(host));
-            self.report
-                .error(&place, problem, "write a name such as \"www.example.com\"");
+            self.report.error(&place, problem, "write a name such as \"www.example.com\"");
         }
         Some(host.to_owned())
     }
@@ -262,8 +214,7 @@ impl<'a> Draft<'a, '_, '_> {
             let place = self.at("expected_response");
             let problem = "Must specify expected_response with exactly three digits \
                            (100 <= x <= 999)";
-            self.report
-                .error(&place, problem, format!("write a status, not {status}"));
+            self.report.error(&place, problem, format!("write a status, not {status}"));
         }
         u16::try_from(status).unwrap_or(200)
     }
@@ -271,10 +222,5 @@ impl<'a> Draft<'a, '_, '_> {
 
 fn capitalised(key: &str) -> String {
     let mut letters = key.chars();
-    letters
-        .next()
-        .map(|first| first.to_ascii_uppercase())
-        .into_iter()
-        .chain(letters)
-        .collect()
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }

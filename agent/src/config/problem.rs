@@ -101,12 +101,7 @@ pub(super) struct Report<'s> {
 
 impl<'s> Report<'s> {
     pub(super) fn new(source: &'s Source<'s>) -> Self {
-        Self {
-            source,
-            errors: Vec::new(),
-            warnings: Vec::new(),
-            marred: HashSet::new(),
-        }
+        Self { source, errors: Vec::new(), warnings: Vec::new(), marred: HashSet::new() }
     }
 
     /// An error of the value at `place`.
@@ -194,24 +189,14 @@ impl<'s> Report<'s> {
         if self.errors.is_empty() {
             Ok(self.warnings)
         } else {
-            Err(ConfigError {
-                errors: self.errors,
-                warnings: self.warnings,
-            })
+            Err(ConfigError { errors: self.errors, warnings: self.warnings })
         }
     }
 
     fn problem(&self, offset: usize, place: &[Step<'_>], problem: String, mend: String) -> Problem {
         let (line, column) = self.source.position(offset);
         let file = self.source.name.clone();
-        Problem {
-            file,
-            line,
-            column,
-            path: dotted(place),
-            problem,
-            mend,
-        }
+        Problem { file, line, column, path: dotted(place), problem, mend }
     }
 }
 
@@ -274,11 +259,7 @@ pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) 
     if known.is_empty() {
         return "none is defined".to_owned();
     }
-    let mut list: Vec<String> = known
-        .iter()
-        .take(LISTED_MAX)
-        .map(|name| quoted(name))
-        .collect();
+    let mut list: Vec<String> = known.iter().take(LISTED_MAX).map(|name| quoted(name)).collect();
     if LISTED_MAX < known.len() {
         list.push("…".to_owned());
     }
@@ -291,12 +272,7 @@ mod tests {
 
     #[test]
     fn odd_keys_are_quoted_and_escaped_in_paths() {
-        let place = [
-            Step::from("pool"),
-            Step::from("a\nb"),
-            Step::from("backends"),
-            3.into(),
-        ];
+        let place = [Step::from("pool"), Step::from("a\nb"), Step::from("backends"), 3.into()];
         assert_eq!(dotted(&place), "pool.\"a\\nb\".backends[3]");
     }
 
@@ -307,10 +283,7 @@ mod tests {
 
     #[test]
     fn nearest_name_is_offered_only_when_it_is_near() {
-        assert_eq!(
-            nearest("treshold", ["threshold", "window"]),
-            "did you mean \"threshold\"?"
-        );
+        assert_eq!(nearest("treshold", ["threshold", "window"]), "did you mean \"threshold\"?");
         assert_eq!(nearest("colour", ["rise"]), "known are \"rise\"");
     }
 }

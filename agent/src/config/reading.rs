@@ -31,22 +31,12 @@ pub(super) fn parse<'s>(name: &str, text: &'s str) -> Result<Source<'s>, ConfigE
             let (line, column) = lines.position(offset);
             let (problem, mend) = syntax(error, text);
             let (file, path) = (name.to_owned(), String::new());
-            Problem {
-                file,
-                line,
-                column,
-                path,
-                problem,
-                mend,
-            }
+            Problem { file, line, column, path, problem, mend }
         })
         .collect();
     errors.sort();
     errors.dedup();
-    Err(ConfigError {
-        errors,
-        warnings: Vec::new(),
-    })
+    Err(ConfigError { errors, warnings: Vec::new() })
 }
 
 /// The settings that the source holds; what does not fit them is reported and left at its default.
@@ -62,12 +52,7 @@ pub(super) fn read(source: &Source<'_>, report: &mut Report<'_>) -> Settings {
         // The schema lets through what only serde sees, such as a number past 64 bits.
         let offset = error.span().map_or(0, |span| span.start);
         let message = quoted(error.message());
-        report.error_at_offset(
-            offset,
-            &[],
-            format!("cannot be read: {message}"),
-            "correct it",
-        );
+        report.error_at_offset(offset, &[], format!("cannot be read: {message}"), "correct it");
         Settings::default()
     })
 }
@@ -75,18 +60,12 @@ pub(super) fn read(source: &Source<'_>, report: &mut Report<'_>) -> Settings {
 /// What is wrong with the syntax, and how to mend it.
 fn syntax(error: &toml::de::Error, text: &str) -> (String, String) {
     if error.message().starts_with("duplicate key") {
-        let key = error
-            .span()
-            .and_then(|span| text.get(span))
-            .unwrap_or_default();
+        let key = error.span().and_then(|span| text.get(span)).unwrap_or_default();
         let problem = format!("{} is defined twice", quoted(key.trim_matches('"')));
         return (problem, "remove or rename one of the two".to_owned());
     }
     let problem = error.message().replace(char::is_control, " ");
-    (
-        format!("not TOML: {problem}"),
-        "correct the syntax (see toml.io)".to_owned(),
-    )
+    (format!("not TOML: {problem}"), "correct the syntax (see toml.io)".to_owned())
 }
 
 /// Takes out of `value` what does not fit `schema`, reporting each; whether the rest fits.
@@ -123,18 +102,11 @@ fn prune<'s>(
             true
         }
         (Shape::Choice(schema), DeValue::String(text)) => {
-            let known = choices(schema)
-                .into_iter()
-                .map(|(choice, _)| choice)
-                .collect::<Vec<_>>();
+            let known = choices(schema).into_iter().map(|(choice, _)| choice).collect::<Vec<_>>();
             if known.contains(&text.as_ref()) {
                 return true;
             }
-            let list = known
-                .iter()
-                .map(|choice| quoted(choice))
-                .collect::<Vec<_>>()
-                .join(" or ");
+            let list = known.iter().map(|choice| quoted(choice)).collect::<Vec<_>>().join(" or ");
             report.error_at_offset(
                 offset,
                 place,
@@ -166,11 +138,7 @@ fn prune_keys<'s>(
         inner.push(Step::Key(key.get_ref()));
         let Some(schema) = properties.get(key.get_ref().as_ref()) else {
             let known = || properties.keys().map(String::as_str);
-            let what = if place.is_empty() {
-                "unknown section"
-            } else {
-                "unknown key"
-            };
+            let what = if place.is_empty() { "unknown section" } else { "unknown key" };
             let problem = format!("{what} {}", quoted(key.get_ref()));
             let mend = nearest(key.get_ref(), known());
             report.error_at_offset(key.span().start, &inner, problem, mend);

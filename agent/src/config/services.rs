@@ -31,21 +31,12 @@ pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Draf
     if SERVICES_MAX as usize <= settings.service.len().saturating_sub(1) {
         let count = settings.service.len();
         let problem = format!("there are {count} services; {SERVICES_MAX} are the most");
-        report.error(
-            &["service".into()],
-            problem,
-            "move some to another instance",
-        );
+        report.error(&["service".into()], problem, "move some to another instance");
     }
     let mut taken: HashMap<(IpAddr, u16, Protocol), &str> = HashMap::new();
     let mut drafts = Vec::with_capacity(settings.service.len());
     for (name, service) in &settings.service {
-        let draft = Draft {
-            name,
-            service,
-            report,
-        }
-        .validate(&pools);
+        let draft = Draft { name, service, report }.validate(&pools);
         let key = (draft.address, draft.port, service.protocol);
         let place = ["service".into(), name.as_str().into()];
         let known = service.address.is_some() && service.port.is_some();
@@ -56,11 +47,7 @@ pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Draf
                 "{address} port {port} {protocol} belongs to service {} already",
                 quoted(first)
             );
-            report.error(
-                &place,
-                problem,
-                "give one of the two another address or port",
-            );
+            report.error(&place, problem, "give one of the two another address or port");
         } else if known {
             taken.insert(key, name);
         }
@@ -83,38 +70,24 @@ pub(super) fn validate_attachments(
             continue;
         }
         let Some(interface) = &attach.interface else {
-            report.error(
-                &element,
-                "attach has no interface",
-                "add interface = \"NAME\"",
-            );
+            report.error(&element, "attach has no interface", "add interface = \"NAME\"");
             continue;
         };
         name::check_interface(report, &at("interface"), interface);
         if attach.program == ProgramSetting::Tc && attach.xdp_mode.is_some() {
             let problem = "xdp_mode has no meaning for program \"tc\"";
-            report.error(
-                &at("xdp_mode"),
-                problem,
-                "remove it, or write program = \"xdp\"",
-            );
+            report.error(&at("xdp_mode"), problem, "remove it, or write program = \"xdp\"");
         }
         if let Some(first) = taken.insert(interface, index) {
             let first = report.line(&["attach".into(), first.into()]);
-            let problem = format!(
-                "{} is attached to already (line {first})",
-                quoted(interface)
-            );
+            let problem = format!("{} is attached to already (line {first})", quoted(interface));
             report.error(&at("interface"), problem, "remove one of the two");
         }
         let program = match attach.program {
             ProgramSetting::Xdp => Program::Xdp(attach.xdp_mode.unwrap_or_default()),
             ProgramSetting::Tc => Program::Tc,
         };
-        attachments.push(Attachment {
-            interface: interface.clone(),
-            program,
-        });
+        attachments.push(Attachment { interface: interface.clone(), program });
     }
     attachments
 }
@@ -130,13 +103,8 @@ impl<'a> Draft<'a, '_, '_> {
         name::check_section(self.report, &self.place(), self.name);
         let place = self.at("udp_idle");
         let limits = 1_000_000_000..=3_600_000_000_000;
-        let udp_idle_ns = time::nanos(
-            self.report,
-            &place,
-            &self.service.udp_idle,
-            limits,
-            30_000_000_000,
-        );
+        let udp_idle_ns =
+            time::nanos(self.report, &place, &self.service.udp_idle, limits, 30_000_000_000);
         if self.service.protocol == Protocol::Tcp
             && self.service.udp_idle != ServiceSettings::default().udp_idle
         {
@@ -163,27 +131,20 @@ impl<'a> Draft<'a, '_, '_> {
     /// Reports that `key` is missing, unless it has an error already.
     fn missing(&mut self, key: &'a str, mend: String) {
         if !self.report.is_marred(&self.at(key)) {
-            self.report
-                .error(&self.place(), format!("the service has no {key}"), mend);
+            self.report.error(&self.place(), format!("the service has no {key}"), mend);
         }
     }
 
     fn address(&mut self) -> IpAddr {
         let fallback = IpAddr::from([0, 0, 0, 0]);
         let Some(text) = &self.service.address else {
-            self.missing(
-                "address",
-                "add address = \"198.51.100.1\", the virtual address".into(),
-            );
+            self.missing("address", "add address = \"198.51.100.1\", the virtual address".into());
             return fallback;
         };
         let place = self.at("address");
         let parsed = text.parse::<IpAddr>().map_err(|_| {
             let mend = "write an IP address without a port, such as \"198.51.100.1\"";
-            (
-                format!("{} is not an IP address", quoted(text)),
-                mend.to_owned(),
-            )
+            (format!("{} is not an IP address", quoted(text)), mend.to_owned())
         });
         match parsed.and_then(|address| endpoint::check(address).map(|()| address)) {
             Ok(address) => address,
@@ -213,8 +174,7 @@ impl<'a> Draft<'a, '_, '_> {
         pools.binary_search(&name.as_str()).unwrap_or_else(|_| {
             let place = self.at("pool");
             let problem = format!("there is no pool {}", quoted(name));
-            self.report
-                .error(&place, problem, nearest(name, pools.iter().copied()));
+            self.report.error(&place, problem, nearest(name, pools.iter().copied()));
             0
         })
     }
@@ -225,21 +185,13 @@ impl<'a> Draft<'a, '_, '_> {
         if size == 0 || self.report.is_marred(&place) {
             return None;
         }
-        let size = self
-            .report
-            .whole(&place, size, 2..=i64::from(tables::SLOTS_MAX))?;
+        let size = self.report.whole(&place, size, 2..=i64::from(tables::SLOTS_MAX))?;
         if tables::is_prime(size) {
             return Some(size);
         }
-        let near = (size..)
-            .find(|size| tables::is_prime(*size))
-            .unwrap_or(tables::SLOTS_MAX);
+        let near = (size..).find(|size| tables::is_prime(*size)).unwrap_or(tables::SLOTS_MAX);
         let problem = format!("{size} is not a prime");
-        self.report.error(
-            &place,
-            problem,
-            format!("write {near}, or 0 to have one chosen"),
-        );
+        self.report.error(&place, problem, format!("write {near}, or 0 to have one chosen"));
         None
     }
 }

@@ -48,7 +48,7 @@ impl From<&str> for TimeText {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentSettings {
-    /// Name of this instance: letters, digits, "-", "_", ".". Instances of different names run
+    /// Name of this instance: letters, digits, "-", "_". Instances of different names run
     /// side by side.
     pub instance: String,
     /// Where maps and links are pinned, on a bpf file system; the instance name is appended.

@@ -12,10 +12,7 @@ pub(super) fn schema() -> Value {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    settings
-        .into_generator()
-        .into_root_schema_for::<Settings>()
-        .to_value()
+    settings.into_generator().into_root_schema_for::<Settings>().to_value()
 }
 
 /// The shape of a value.
@@ -46,10 +43,7 @@ impl<'a> Shape<'a> {
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
             return Self::Table(properties);
         }
-        if let Some(named) = schema
-            .get("additionalProperties")
-            .filter(|named| named.is_object())
-        {
+        if let Some(named) = schema.get("additionalProperties").filter(|named| named.is_object()) {
             return Self::Names(named);
         }
         if let Some(items) = schema.get("items") {
@@ -64,11 +58,7 @@ impl<'a> Shape<'a> {
         if schema.get("format").and_then(Value::as_str) == Some("duration") {
             return Self::Time;
         }
-        if has_type(schema, "integer") {
-            Self::Whole
-        } else {
-            Self::Text
-        }
+        if has_type(schema, "integer") { Self::Whole } else { Self::Text }
     }
 
     /// What an operator calls it.
@@ -88,17 +78,9 @@ impl<'a> Shape<'a> {
 pub(super) fn choices(schema: &Value) -> Vec<(&str, &str)> {
     fn constant(schema: &Value) -> Option<(&str, &str)> {
         let text = schema.get("const").and_then(Value::as_str)?;
-        Some((
-            text,
-            schema
-                .get("description")
-                .and_then(Value::as_str)
-                .unwrap_or_default(),
-        ))
+        Some((text, schema.get("description").and_then(Value::as_str).unwrap_or_default()))
     }
-    alternatives(without_null(schema))
-        .filter_map(constant)
-        .collect()
+    alternatives(without_null(schema)).filter_map(constant).collect()
 }
 
 /// What a schema that may be null says when it is not.

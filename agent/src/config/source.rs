@@ -18,11 +18,7 @@ pub(super) struct Source<'s> {
 
 impl<'s> Source<'s> {
     pub(super) fn new(name: String, text: &'s str, tree: DeTable<'s>) -> Self {
-        Self {
-            name,
-            tree,
-            lines: Lines::new(text),
-        }
+        Self { name, tree, lines: Lines::new(text) }
     }
 
     /// Line and column of the byte at `offset`, both from 1.
@@ -83,9 +79,7 @@ pub(super) struct Lines<'s> {
 impl<'s> Lines<'s> {
     pub(super) fn new(text: &'s str) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let starts = std::iter::once(0)
-            .chain(breaks.map(|(offset, _)| offset + 1))
-            .collect();
+        let starts = std::iter::once(0).chain(breaks.map(|(offset, _)| offset + 1)).collect();
         Self { text, starts }
     }
 
@@ -111,11 +105,7 @@ mod tests {
         assert_eq!(lines.position(0), (1, 1));
         assert_eq!(lines.position(5), (2, 2));
         assert_eq!(lines.position(7), (3, 1));
-        assert_eq!(
-            lines.position(4),
-            (2, 1),
-            "inside of a character is the character"
-        );
+        assert_eq!(lines.position(4), (2, 1), "inside of a character is the character");
         assert_eq!(lines.position(usize::MAX), (3, 1));
     }
 

@@ -47,11 +47,7 @@ impl Summary {
     pub(super) fn of(fleet: &Fleet) -> Self {
         let rates = rates(fleet);
         let is_used = |index: usize| fleet.pools.iter().any(|pool| pool.probe == index);
-        let used = fleet
-            .probes
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| is_used(*index));
+        let used = fleet.probes.iter().enumerate().filter(|(index, _)| is_used(*index));
         Self {
             services: fleet.services.len(),
             pools: fleet.pools.len(),
@@ -61,11 +57,7 @@ impl Summary {
             probes_per_second_per_address_max: rounded(
                 rates.values().map(|load| load.rate).fold(0.0, f64::max),
             ),
-            table_slots: fleet
-                .services
-                .iter()
-                .map(|each| u64::from(each.slot_count))
-                .sum(),
+            table_slots: fleet.services.iter().map(|each| u64::from(each.slot_count)).sum(),
             probes: used.map(|(_, probe)| ProbeSummary::of(probe)).collect(),
         }
     }
@@ -93,11 +85,7 @@ impl fmt::Display for Summary {
             self.probes_per_second,
         )?;
         for probe in &self.probes {
-            write!(
-                f,
-                "; {} sick within {} s",
-                probe.name, probe.time_to_sick_s_max
-            )?;
+            write!(f, "; {} sick within {} s", probe.name, probe.time_to_sick_s_max)?;
         }
         Ok(())
     }
@@ -119,10 +107,9 @@ pub(super) fn rates(fleet: &Fleet) -> HashMap<IpAddr, Load> {
     let mut rates: HashMap<IpAddr, Load> = HashMap::with_capacity(fleet.targets.len());
     for target in &fleet.targets {
         let interval_ns = fleet.probes[target.probe].spec.interval_ns;
-        let load = rates.entry(target.address.ip()).or_insert(Load {
-            quickest: target.probe,
-            ..Load::default()
-        });
+        let load = rates
+            .entry(target.address.ip())
+            .or_insert(Load { quickest: target.probe, ..Load::default() });
         load.rate += 1.0 / seconds(interval_ns);
         load.targets += 1;
         if interval_ns < fleet.probes[load.quickest].spec.interval_ns {

@@ -23,11 +23,8 @@ pub(super) fn place(
     let mut places = Vec::with_capacity(services.len());
     let mut total: u64 = 0;
     for (name, service) in settings.service.keys().zip(services) {
-        let weights: Vec<u32> = pools[service.pool]
-            .members
-            .iter()
-            .map(|member| member.weight)
-            .collect();
+        let weights: Vec<u32> =
+            pools[service.pool].members.iter().map(|member| member.weight).collect();
         let chosen = chosen(&weights);
         let size = service.table_size.unwrap_or(chosen);
         let place = ["service".into(), name.as_str().into(), "table_size".into()];
@@ -54,11 +51,7 @@ pub(super) fn place(
     }
     if SLOTS_TOTAL_MAX < total {
         let problem = format!("all tables together have {total} slots; {SLOTS_TOTAL_MAX} fit");
-        report.error(
-            &["service".into()],
-            problem,
-            "set table_size, or use several instances",
-        );
+        report.error(&["service".into()], problem, "set table_size, or use several instances");
     }
     places
 }
@@ -66,10 +59,7 @@ pub(super) fn place(
 /// Whether `number` is a prime.
 pub(super) fn is_prime(number: u32) -> bool {
     let small = |divisor: &u32| u64::from(*divisor).pow(2) <= u64::from(number);
-    2 <= number
-        && !(2..)
-            .take_while(small)
-            .any(|divisor| number.is_multiple_of(divisor))
+    2 <= number && !(2..).take_while(small).any(|divisor| number.is_multiple_of(divisor))
 }
 
 /// The protocol as it is written in the configuration.
@@ -82,10 +72,7 @@ pub(super) fn protocol_name(protocol: Protocol) -> &'static str {
 
 /// The size that keeps the shares even, or the largest there is.
 fn chosen(weights: &[u32]) -> u32 {
-    let member = |weight: &u32| Member {
-        identity: 0,
-        weight: *weight,
-    };
+    let member = |weight: &u32| Member { identity: 0, weight: *weight };
     table_size(&weights.iter().map(member).collect::<Vec<_>>()).slot_count
 }
 

@@ -31,11 +31,7 @@ pub(super) fn nanos(
     }
     let (low, high) = (shown(*limits.start()), shown(*limits.end()));
     let problem = format!("{} is out of range", quoted(&text.0));
-    report.error(
-        place,
-        problem,
-        format!("write a time from \"{low}\" to \"{high}\""),
-    );
+    report.error(place, problem, format!("write a time from \"{low}\" to \"{high}\""));
     fallback
 }
 
@@ -45,10 +41,7 @@ pub(super) fn shown(nanos: Nanos) -> String {
 }
 
 /// A time in seconds, for figures.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a figure for people, of six digits at most"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a figure for people, of six digits at most")]
 pub(super) fn seconds(nanos: Nanos) -> f64 {
     nanos as f64 / 1e9
 }

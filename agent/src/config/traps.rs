@@ -81,11 +81,7 @@ fn blind_spot(probe: &Probe, report: &mut Report<'_>) {
     );
     let mend = "let several results decide and probe oftener, such as window = 8, threshold = 3, \
                 interval = \"5s\"";
-    report.warn(
-        &["probe".into(), probe.name.as_str().into(), key.into()],
-        problem,
-        mend,
-    );
+    report.warn(&["probe".into(), probe.name.as_str().into(), key.into()], problem, mend);
 }
 
 fn long_timeout(probe: &Probe, report: &mut Report<'_>) {
@@ -101,24 +97,13 @@ fn long_timeout(probe: &Probe, report: &mut Report<'_>) {
         shown(spec.interval_ns),
         shown(slots * spec.interval_ns),
     );
-    let mend = format!(
-        "lower timeout below {}, or raise interval",
-        shown(spec.interval_ns)
-    );
-    report.warn(
-        &["probe".into(), probe.name.as_str().into(), "timeout".into()],
-        problem,
-        mend,
-    );
+    let mend = format!("lower timeout below {}, or raise interval", shown(spec.interval_ns));
+    report.warn(&["probe".into(), probe.name.as_str().into(), "timeout".into()], problem, mend);
 }
 
 /// Varnish clamps it without a word.
 fn high_initial(settings: &Settings, probe: &Probe, report: &mut Report<'_>) {
-    let Some(given) = settings
-        .probe
-        .get(&probe.name)
-        .and_then(|probe| probe.initial)
-    else {
+    let Some(given) = settings.probe.get(&probe.name).and_then(|probe| probe.initial) else {
         return;
     };
     let goods = i64::from(probe.rule.goods_to_healthy());
@@ -130,15 +115,8 @@ fn high_initial(settings: &Settings, probe: &Probe, report: &mut Report<'_>) {
         Rule::Consecutive { .. } => "rise",
     };
     let problem = format!("initial {given} above {what} {goods} has no effect: {goods} is used");
-    let mend = format!(
-        "write {goods} to start healthy, {} to start unproven",
-        goods - 1
-    );
-    report.warn(
-        &["probe".into(), probe.name.as_str().into(), "initial".into()],
-        problem,
-        mend,
-    );
+    let mend = format!("write {goods} to start healthy, {} to start unproven", goods - 1);
+    report.warn(&["probe".into(), probe.name.as_str().into(), "initial".into()], problem, mend);
 }
 
 /// A page that the web server sends while the application behind it is dead.
@@ -148,22 +126,13 @@ fn shallow_url(settings: &Settings, probe: &Probe, report: &mut Report<'_>) {
     };
     let path = request.url.split(['?', '#']).next().unwrap_or_default();
     let file = path.rsplit('/').next().unwrap_or_default();
-    let ending = file
-        .rsplit_once('.')
-        .map(|(_, ending)| ending.to_ascii_lowercase());
+    let ending = file.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     let is_static = ending.is_some_and(|ending| STATIC_ENDINGS.contains(&ending.as_str()));
     if path != "/" && !is_static {
         return;
     }
-    let given = settings
-        .probe
-        .get(&probe.name)
-        .is_some_and(|probe| probe.url.is_some());
-    let what = if is_static {
-        "is a static file"
-    } else {
-        "is the front page"
-    };
+    let given = settings.probe.get(&probe.name).is_some_and(|probe| probe.url.is_some());
+    let what = if is_static { "is a static file" } else { "is the front page" };
     let default = if given { "" } else { " (the default)" };
     let problem = format!(
         "{}{default} {what}: it can be answered while the application is broken",
@@ -171,19 +140,13 @@ fn shallow_url(settings: &Settings, probe: &Probe, report: &mut Report<'_>) {
     );
     let mend = "probe a URL that does what real requests need, such as \"/healthz\" with a trivial \
                 database query";
-    report.warn(
-        &["probe".into(), probe.name.as_str().into(), "url".into()],
-        problem,
-        mend,
-    );
+    report.warn(&["probe".into(), probe.name.as_str().into(), "url".into()], problem, mend);
 }
 
 /// Steering that begins before the probes can have spoken.
 fn late_start(settings: &Settings, fleet: &Fleet, report: &mut Report<'_>) {
     let used = fleet.pools.iter().map(|pool| &fleet.probes[pool.probe]);
-    let slowest = used
-        .map(|probe| (first_healthy_ns_max(probe), &probe.name))
-        .max();
+    let slowest = used.map(|probe| (first_healthy_ns_max(probe), &probe.name)).max();
     let Some((verdict_ns, name)) = slowest else {
         return;
     };
@@ -202,11 +165,7 @@ fn late_start(settings: &Settings, fleet: &Fleet, report: &mut Report<'_>) {
 
 /// From the start to the first healthy verdict, when every answer takes the whole timeout.
 fn first_healthy_ns_max(probe: &Probe) -> Nanos {
-    let goods = probe
-        .rule
-        .goods_to_healthy()
-        .saturating_sub(probe.initial)
-        .max(1);
+    let goods = probe.rule.goods_to_healthy().saturating_sub(probe.initial).max(1);
     let period_ns = probe.spec.interval_ns * probe.spec.timeout_ns.div_ceil(probe.spec.interval_ns);
     let first_ns = probe.spec.interval_ns.min(FIRST_PROBE_NS_MAX);
     first_ns + u64::from(goods - 1) * period_ns + probe.spec.timeout_ns
@@ -230,10 +189,7 @@ fn shared_initial(fleet: &Fleet, report: &mut Report<'_>) {
     for pool in &fleet.pools {
         let own = fleet.probes[pool.probe].initial;
         let members = &fleet.backends[pool.backends.clone()];
-        let lowest = members
-            .iter()
-            .map(|member| fleet.targets[member.target].initial)
-            .min();
+        let lowest = members.iter().map(|member| fleet.targets[member.target].initial).min();
         let Some(lowest) = lowest.filter(|lowest| *lowest < own) else {
             continue;
         };
@@ -242,11 +198,7 @@ fn shared_initial(fleet: &Fleet, report: &mut Report<'_>) {
              both, not {own}, so backends start sick and need more good probes here"
         );
         let mend = "give both probes the same initial, or accept the slower start";
-        report.warn(
-            &["pool".into(), pool.name.as_str().into(), "probe".into()],
-            problem,
-            mend,
-        );
+        report.warn(&["pool".into(), pool.name.as_str().into(), "probe".into()], problem, mend);
     }
 }
 
@@ -258,11 +210,7 @@ fn address_load(fleet: &Fleet, report: &mut Report<'_>) {
     let worst = rates
         .iter()
         .filter(|(_, load)| over(load.rate))
-        .max_by(|(a, x), (b, y)| {
-            x.rate
-                .total_cmp(&y.rate)
-                .then(Reverse(*a).cmp(&Reverse(*b)))
-        });
+        .max_by(|(a, x), (b, y)| x.rate.total_cmp(&y.rate).then(Reverse(*a).cmp(&Reverse(*b))));
     let Some((address, load)) = worst else { return };
     let others = match busy - 1 {
         0 => String::new(),
@@ -277,11 +225,7 @@ fn address_load(fleet: &Fleet, report: &mut Report<'_>) {
     );
     let name = fleet.probes[load.quickest].name.as_str();
     let mend = "raise interval, or let pools share a probe, if the backend cannot spare that";
-    report.warn(
-        &["probe".into(), name.into(), "interval".into()],
-        problem,
-        mend,
-    );
+    report.warn(&["probe".into(), name.into(), "interval".into()], problem, mend);
 }
 
 fn host_load(fleet: &Fleet, report: &mut Report<'_>) {
@@ -294,11 +238,7 @@ fn host_load(fleet: &Fleet, report: &mut Report<'_>) {
         rounded(rate),
         counted(shards as usize, "probing thread"),
     );
-    report.warn(
-        &["agent".into(), "shards".into()],
-        problem,
-        "raise intervals, or use more CPUs",
-    );
+    report.warn(&["agent".into(), "shards".into()], problem, "raise intervals, or use more CPUs");
 }
 
 /// Room for every probe when every one of them runs into its timeout.
@@ -322,10 +262,8 @@ fn narrow_flight(fleet: &Fleet, report: &mut Report<'_>) {
         fleet.in_flight,
         counted(shards as usize, "probing thread"),
     );
-    let mend = format!(
-        "raise in_flight to {:.0}, or lower timeout",
-        (waiting / f64::from(shards)).ceil()
-    );
+    let mend =
+        format!("raise in_flight to {:.0}, or lower timeout", (waiting / f64::from(shards)).ceil());
     report.warn(&["agent".into(), "in_flight".into()], problem, mend);
 }
 
@@ -340,10 +278,7 @@ fn direct_return(fleet: &Fleet, name: &str, report: &mut Report<'_>) {
     let pool = &fleet.pools[service.pool];
     let members = &fleet.backends[pool.backends.clone()];
     let place = ["service".into(), name.into(), "pool".into()];
-    if let Some(member) = members
-        .iter()
-        .find(|each| each.address.port() != service.port)
-    {
+    if let Some(member) = members.iter().find(|each| each.address.port() != service.port) {
         let problem = format!(
             "dsr does not change the port: flows reach {} on port {}, not {}",
             member.address.ip(),
@@ -356,9 +291,8 @@ fn direct_return(fleet: &Fleet, name: &str, report: &mut Report<'_>) {
         );
         report.warn(&place, problem, mend);
     }
-    if let Some(member) = members
-        .iter()
-        .find(|each| each.address.is_ipv4() != service.address.is_ipv4())
+    if let Some(member) =
+        members.iter().find(|each| each.address.is_ipv4() != service.address.is_ipv4())
     {
         let (vip, backend) = match service.address {
             IpAddr::V4(_) => ("IPv4", "IPv6"),
@@ -380,9 +314,5 @@ fn shards(fleet: &Fleet) -> u32 {
         std::thread::available_parallelism()
             .map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
     };
-    if fleet.shards == 0 {
-        available()
-    } else {
-        fleet.shards
-    }
+    if fleet.shards == 0 { available() } else { fleet.shards }
 }

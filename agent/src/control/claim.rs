@@ -42,11 +42,7 @@ impl Claim {
             });
         }
         let lock = take_lock(directory, instance)?;
-        let claim = Self {
-            directory: directory.to_owned(),
-            instance: instance.to_owned(),
-            lock,
-        };
+        let claim = Self { directory: directory.to_owned(), instance: instance.to_owned(), lock };
         claim.write_owner()?;
         claim.remove_stale_socket()?;
         Ok(claim)
@@ -77,30 +73,17 @@ impl Claim {
         lock.set_len(0)
             .and_then(|()| lock.rewind())
             .and_then(|()| writeln!(lock, "{}\n{}", std::process::id(), self.instance))
-            .map_err(|source| ClaimError::Io {
-                what: "write",
-                path,
-                source,
-            })
+            .map_err(|source| ClaimError::Io { what: "write", path, source })
     }
 
     fn remove_stale_socket(&self) -> Result<(), ClaimError> {
         let path = self.socket_path();
         match fs::symlink_metadata(&path) {
-            Ok(found) if found.file_type().is_socket() => {
-                fs::remove_file(&path).map_err(|source| ClaimError::Io {
-                    what: "remove",
-                    path,
-                    source,
-                })
-            }
+            Ok(found) if found.file_type().is_socket() => fs::remove_file(&path)
+                .map_err(|source| ClaimError::Io { what: "remove", path, source }),
             Ok(_) => Err(ClaimError::NotSocket { path }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(ClaimError::Io {
-                what: "look at",
-                path,
-                source,
-            }),
+            Err(source) => Err(ClaimError::Io { what: "look at", path, source }),
         }
     }
 }
@@ -189,20 +172,14 @@ pub enum ClaimError {
 /// Makes `directory` with mode 0700, or makes sure that it is ours alone.
 fn own_directory(directory: &Path) -> Result<(), ClaimError> {
     let path = || directory.to_owned();
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .map_err(|source| match source.kind() {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(
+        |source| match source.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 ClaimError::NotDirectory { path: path() }
             }
-            _ => ClaimError::Io {
-                what: "make",
-                path: path(),
-                source,
-            },
-        })?;
+            _ => ClaimError::Io { what: "make", path: path(), source },
+        },
+    )?;
     let found = fs::symlink_metadata(directory).map_err(|source| ClaimError::Io {
         what: "look at",
         path: path(),
@@ -214,22 +191,12 @@ fn own_directory(directory: &Path) -> Result<(), ClaimError> {
     let uid = nix::unistd::geteuid().as_raw();
     let mode = found.mode() & 0o7777;
     if found.uid() != uid || mode & 0o022 != 0 {
-        return Err(ClaimError::NotOurs {
-            path: path(),
-            owner: found.uid(),
-            mode,
-            uid,
-        });
+        return Err(ClaimError::NotOurs { path: path(), owner: found.uid(), mode, uid });
     }
     if mode & 0o077 != 0 {
         // A service manager makes it 0755; nobody else wrote to it, so closing it is enough.
-        fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(|source| {
-            ClaimError::Io {
-                what: "chmod",
-                path: path(),
-                source,
-            }
-        })?;
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o700))
+            .map_err(|source| ClaimError::Io { what: "chmod", path: path(), source })?;
     }
     Ok(())
 }
@@ -247,11 +214,7 @@ fn take_lock(directory: &Path, instance: &str) -> Result<File, ClaimError> {
         }
     }
     let source = io::Error::other("other agents keep starting and stopping here");
-    Err(ClaimError::Io {
-        what: "lock",
-        path: directory.join(LOCK_NAME),
-        source,
-    })
+    Err(ClaimError::Io { what: "lock", path: directory.join(LOCK_NAME), source })
 }
 
 /// The lock, held; `None` when the file was removed before it was.
@@ -285,10 +248,7 @@ fn already_running(lock: &mut File, instance: &str) -> ClaimError {
     // The holder may be writing it just now: then its pid stays unknown, which the message says.
     let read = lock.take(4096).read_to_string(&mut text);
     let mut lines = text.lines();
-    let pid = lines
-        .next()
-        .filter(|_| read.is_ok())
-        .and_then(|line| line.parse().ok());
+    let pid = lines.next().filter(|_| read.is_ok()).and_then(|line| line.parse().ok());
     let instance = lines.next().unwrap_or(instance).to_owned();
     ClaimError::AlreadyRunning { instance, pid }
 }

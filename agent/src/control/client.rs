@@ -33,9 +33,7 @@ impl Client {
     ///
     /// None runs there, or this user may not ask it.
     pub fn connect(run_directory: &Path) -> Result<Self, ClientError> {
-        let client = Self {
-            directory: run_directory.to_owned(),
-        };
+        let client = Self { directory: run_directory.to_owned() };
         client.open()?;
         Ok(client)
     }
@@ -70,9 +68,7 @@ impl Client {
     ///
     /// The agent is gone or refuses; the pattern is none.
     pub fn backends(&self, pattern: Option<&str>) -> Result<Vec<BackendView>, ClientError> {
-        match self.ask(Request::Backends {
-            pattern: pattern.map(str::to_owned),
-        })? {
+        match self.ask(Request::Backends { pattern: pattern.map(str::to_owned) })? {
             Reply::Backends(backends) => Ok(backends),
             other => Err(ClientError::unexpected(&other)),
         }
@@ -84,10 +80,7 @@ impl Client {
     ///
     /// The agent is gone or refuses; the pattern is none, or matches nothing.
     pub fn set_health(&self, pattern: &str, health: Admin) -> Result<Vec<String>, ClientError> {
-        match self.ask(Request::SetHealth {
-            pattern: pattern.to_owned(),
-            health,
-        })? {
+        match self.ask(Request::SetHealth { pattern: pattern.to_owned(), health })? {
             Reply::Set(names) => Ok(names),
             other => Err(ClientError::unexpected(&other)),
         }
@@ -100,10 +93,7 @@ impl Client {
     /// The agent is gone or refuses.
     pub fn transitions(&self, after: u64) -> Result<Vec<TransitionView>, ClientError> {
         match self.ask(Request::Transitions { after })? {
-            Reply::Transitions {
-                transitions,
-                dropped: _,
-            } => Ok(transitions),
+            Reply::Transitions { transitions, dropped: _ } => Ok(transitions),
             other => Err(ClientError::unexpected(&other)),
         }
     }
@@ -115,49 +105,34 @@ impl Client {
                 directory: self.directory.clone(),
                 others: Others(instances_beside(&self.directory)),
             },
-            io::ErrorKind::PermissionDenied => ClientError::NotPermitted {
-                directory: self.directory.clone(),
-            },
-            _ => ClientError::Io {
-                what: "connect to",
-                source,
-            },
+            io::ErrorKind::PermissionDenied => {
+                ClientError::NotPermitted { directory: self.directory.clone() }
+            }
+            _ => ClientError::Io { what: "connect to", source },
         })?;
         stream
             .set_read_timeout(Some(SILENCE_MAX))
             .and_then(|()| stream.set_write_timeout(Some(SILENCE_MAX)))
-            .map_err(|source| ClientError::Io {
-                what: "connect to",
-                source,
-            })?;
+            .map_err(|source| ClientError::Io { what: "connect to", source })?;
         Ok(stream)
     }
 
     fn ask(&self, request: Request) -> Result<Reply, ClientError> {
         let mut stream = self.open()?;
-        let line = protocol::encode(&RequestLine {
-            protocol: PROTOCOL,
-            request,
-        });
+        let line = protocol::encode(&RequestLine { protocol: PROTOCOL, request });
         match stream.write_all(&line) {
             Ok(()) => {}
             // An agent that refuses closes at once, after saying why: that is still to be read.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Err(source) => {
-                return Err(ClientError::Io {
-                    what: "write to",
-                    source,
-                });
+                return Err(ClientError::Io { what: "write to", source });
             }
         }
         let mut line = Vec::new();
         BufReader::new(stream)
             .take(RESPONSE_BYTES_MAX)
             .read_until(b'\n', &mut line)
-            .map_err(|source| ClientError::Io {
-                what: "read from",
-                source,
-            })?;
+            .map_err(|source| ClientError::Io { what: "read from", source })?;
         read_response(&line)
     }
 }
@@ -166,18 +141,13 @@ fn read_response(line: &[u8]) -> Result<Reply, ClientError> {
     if !line.ends_with(b"\n") {
         return Err(ClientError::Cut { bytes: line.len() });
     }
-    let response: ResponseLine =
-        serde_json::from_slice(line).map_err(|error| ClientError::Malformed {
-            why: error.to_string(),
-        })?;
+    let response: ResponseLine = serde_json::from_slice(line)
+        .map_err(|error| ClientError::Malformed { why: error.to_string() })?;
     match response {
-        ResponseLine {
-            error: Some(ErrorReply { kind, message }),
-            ..
-        } => Err(ClientError::Refused { kind, message }),
-        ResponseLine {
-            reply: Some(reply), ..
-        } => Ok(reply),
+        ResponseLine { error: Some(ErrorReply { kind, message }), .. } => {
+            Err(ClientError::Refused { kind, message })
+        }
+        ResponseLine { reply: Some(reply), .. } => Ok(reply),
         ResponseLine { protocol, .. } => Err(ClientError::Malformed {
             why: format!("neither reply nor error (protocol {protocol})"),
         }),
@@ -186,10 +156,7 @@ fn read_response(line: &[u8]) -> Result<Reply, ClientError> {
 
 /// The names of other run directories beside this one that have an admin socket.
 fn instances_beside(directory: &Path) -> Vec<String> {
-    let Some(entries) = directory
-        .parent()
-        .and_then(|parent| std::fs::read_dir(parent).ok())
-    else {
+    let Some(entries) = directory.parent().and_then(|parent| std::fs::read_dir(parent).ok()) else {
         return Vec::new();
     };
     let mut names: Vec<String> = entries
@@ -260,9 +227,7 @@ impl ClientError {
             Reply::Set(_) => "set",
             Reply::Transitions { .. } => "transitions",
         };
-        Self::Malformed {
-            why: format!("{name} was not asked for"),
-        }
+        Self::Malformed { why: format!("{name} was not asked for") }
     }
 }
 

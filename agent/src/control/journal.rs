@@ -187,11 +187,7 @@ impl Journal {
     #[must_use]
     pub fn since(&self, after: u64) -> Vec<TransitionView> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.transitions
-            .iter()
-            .filter(|view| after < view.sequence)
-            .cloned()
-            .collect()
+        kept.transitions.iter().filter(|view| after < view.sequence).cloned().collect()
     }
 
     /// Transitions dropped because the queue was full.
@@ -236,9 +232,7 @@ impl Clocks {
             let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
             seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
         });
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             monotonic_ns: monotonic,
             unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
@@ -246,8 +240,7 @@ impl Clocks {
     }
 
     fn unix_ms(&self, at_ns: u64) -> u64 {
-        self.unix_ms
-            .saturating_sub(self.monotonic_ns.saturating_sub(at_ns) / 1_000_000)
+        self.unix_ms.saturating_sub(self.monotonic_ns.saturating_sub(at_ns) / 1_000_000)
     }
 }
 
@@ -266,10 +259,7 @@ mod tests {
             why: Why::Probe,
             cause: "Open error 111 (Connection refused)".to_owned(),
             good: 2,
-            rule: RuleView::Window {
-                threshold: 3,
-                window: 4,
-            },
+            rule: RuleView::Window { threshold: 3, window: 4 },
             at_ns: 1,
         }
     }
@@ -289,39 +279,23 @@ mod tests {
         );
         let rule = RuleView::Consecutive { fall: 3, rise: 2 };
         assert_eq!(
-            text_of(Transition {
-                rule,
-                ..sick("web.b3")
-            }),
+            text_of(Transition { rule, ..sick("web.b3") }),
             "web.b3 went sick: 3 bad in a row: Open error 111 (Connection refused)"
         );
         let to = ProbeState::Healthy;
         let cause = "HTTP/1.1 200 OK".to_owned();
         assert_eq!(
-            text_of(Transition {
-                rule,
-                to,
-                cause,
-                ..sick("web.b3")
-            }),
+            text_of(Transition { rule, to, cause, ..sick("web.b3") }),
             "web.b3 went healthy: 2 good in a row: HTTP/1.1 200 OK"
         );
         assert_eq!(
-            text_of(Transition {
-                why: Why::Operator,
-                ..sick("web.b3")
-            }),
+            text_of(Transition { why: Why::Operator, ..sick("web.b3") }),
             "web.b3 went sick: set by an operator"
         );
         let to = ProbeState::Unknown;
         let cause = "24 (Too many open files)".to_owned();
         assert_eq!(
-            text_of(Transition {
-                why: Why::Silence,
-                to,
-                cause,
-                ..sick("web.b3")
-            }),
+            text_of(Transition { why: Why::Silence, to, cause, ..sick("web.b3") }),
             "web.b3 went unknown: no result that says anything for too long: \
              24 (Too many open files)"
         );
@@ -356,18 +330,12 @@ mod tests {
         assert_eq!((kept[0].sequence, kept[0].name.as_str()), (11, "web.b10"));
         let last = journal.since(1033);
         assert_eq!(last.len(), 1);
-        assert_eq!(
-            (last[0].sequence, last[0].name.as_str()),
-            (1034, "web.b1033")
-        );
+        assert_eq!((last[0].sequence, last[0].name.as_str()), (1034, "web.b1033"));
     }
 
     #[test]
     fn monotonic_time_is_shown_on_the_wall_clock() {
-        let clocks = Clocks {
-            monotonic_ns: 5_000_000_000,
-            unix_ms: 1_000_000,
-        };
+        let clocks = Clocks { monotonic_ns: 5_000_000_000, unix_ms: 1_000_000 };
         assert_eq!(clocks.unix_ms(3_500_000_000), 998_500);
         assert_eq!(clocks.unix_ms(6_000_000_000), 1_000_000);
     }

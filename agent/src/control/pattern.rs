@@ -171,11 +171,7 @@ mod tests {
         check("10.0.0.1:80", &ADDRESSES, &["web.10.0.0.1:80"]);
         check("web.10.0.0.1:80", &ADDRESSES, &["web.10.0.0.1:80"]);
         check("[2001:db8::1]:80", &ADDRESSES, &["web.[2001:db8::1]:80"]);
-        check(
-            "web.[2001:db8::1]:80",
-            &ADDRESSES,
-            &["web.[2001:db8::1]:80"],
-        );
+        check("web.[2001:db8::1]:80", &ADDRESSES, &["web.[2001:db8::1]:80"]);
         check("*.10.0.0.*", &ADDRESSES, &["web.10.0.0.1:80"]);
     }
 
@@ -194,13 +190,9 @@ mod tests {
         let long = "x".repeat(PATTERN_BYTES_MAX + 1);
         assert_eq!(
             Pattern::new(&long).expect_err("too long"),
-            PatternError::TooLong {
-                bytes: PATTERN_BYTES_MAX + 1
-            }
+            PatternError::TooLong { bytes: PATTERN_BYTES_MAX + 1 }
         );
-        let error = Pattern::new("web.b[1")
-            .expect_err("unclosed class")
-            .to_string();
+        let error = Pattern::new("web.b[1").expect_err("unclosed class").to_string();
         assert!(error.starts_with("\"web.b[1\" is not a glob: "), "{error}");
     }
 }

@@ -129,11 +129,7 @@ pub enum ErrorKind {
 #[must_use]
 pub fn respond(line: &[u8], host: &dyn Host, journal: &Journal) -> Vec<u8> {
     match parse(line).and_then(|request| answer(request, host, journal)) {
-        Ok(reply) => encode(&ResponseLine {
-            protocol: PROTOCOL,
-            reply: Some(reply),
-            error: None,
-        }),
+        Ok(reply) => encode(&ResponseLine { protocol: PROTOCOL, reply: Some(reply), error: None }),
         Err(error) => refusal(error.kind, error.message),
     }
 }
@@ -141,15 +137,8 @@ pub fn respond(line: &[u8], host: &dyn Host, journal: &Journal) -> Vec<u8> {
 /// A response that is an error, LF included.
 #[must_use]
 pub fn refusal(kind: ErrorKind, message: impl Into<String>) -> Vec<u8> {
-    let error = ErrorReply {
-        kind,
-        message: message.into(),
-    };
-    encode(&ResponseLine {
-        protocol: PROTOCOL,
-        reply: None,
-        error: Some(error),
-    })
+    let error = ErrorReply { kind, message: message.into() };
+    encode(&ResponseLine { protocol: PROTOCOL, reply: None, error: Some(error) })
 }
 
 /// A line of the format, LF included. JSON escapes every LF inside it.
@@ -180,10 +169,7 @@ fn parse(line: &[u8]) -> Result<Request, ErrorReply> {
             ),
         });
     }
-    let RequestLine {
-        protocol: _,
-        request,
-    } = serde_json::from_slice(line).map_err(malformed)?;
+    let RequestLine { protocol: _, request } = serde_json::from_slice(line).map_err(malformed)?;
     Ok(request)
 }
 
@@ -199,18 +185,15 @@ fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply,
             let names = host.set_health(&read_pattern(&pattern)?, health.into())?;
             Reply::Set(names)
         }
-        Request::Transitions { after } => Reply::Transitions {
-            transitions: journal.since(after),
-            dropped: journal.dropped(),
-        },
+        Request::Transitions { after } => {
+            Reply::Transitions { transitions: journal.since(after), dropped: journal.dropped() }
+        }
     })
 }
 
 fn read_pattern(text: &str) -> Result<Pattern, ErrorReply> {
-    Pattern::new(text).map_err(|error| ErrorReply {
-        kind: ErrorKind::Pattern,
-        message: error.to_string(),
-    })
+    Pattern::new(text)
+        .map_err(|error| ErrorReply { kind: ErrorKind::Pattern, message: error.to_string() })
 }
 
 impl From<ControlError> for ErrorReply {
@@ -220,9 +203,6 @@ impl From<ControlError> for ErrorReply {
             ControlError::Busy { .. } => ErrorKind::Busy,
             ControlError::Failed { .. } => ErrorKind::Failed,
         };
-        Self {
-            kind,
-            message: error.to_string(),
-        }
+        Self { kind, message: error.to_string() }
     }
 }

@@ -93,16 +93,13 @@ impl ControlServer {
                 drop(claim);
             })
             .map_err(|source| ServerError::Thread { source })?;
-        let server = Self {
-            stop: Some(stop),
-            thread: Some(thread),
-        };
+        let server = Self { stop: Some(stop), thread: Some(thread) };
         match start.recv() {
             Ok(Ok(())) => Ok(server),
             Ok(Err(source)) => Err(ServerError::Runtime { source }),
-            Err(mpsc::RecvError) => Err(ServerError::Runtime {
-                source: io::Error::other("its thread ended at once"),
-            }),
+            Err(mpsc::RecvError) => {
+                Err(ServerError::Runtime { source: io::Error::other("its thread ended at once") })
+            }
         }
     }
 
@@ -251,20 +248,14 @@ fn admit(stream: UnixStream, service: &Rc<Service>) {
             "all {} connections to this agent are taken: try again",
             service.options.connections_max
         );
-        return refuse(
-            stream,
-            &protocol::refusal(ErrorKind::TooManyConnections, message),
-        );
+        return refuse(stream, &protocol::refusal(ErrorKind::TooManyConnections, message));
     };
     tokio_uring::spawn(converse(stream, Rc::clone(service), place));
 }
 
 /// Tells the peer why not, without waiting for it: a fresh socket's buffer takes one line.
 fn refuse(stream: UnixStream, line: &[u8]) {
-    if let Err(error) = stream
-        .into_std()
-        .and_then(|mut stream| stream.write_all(line))
-    {
+    if let Err(error) = stream.into_std().and_then(|mut stream| stream.write_all(line)) {
         tracing::debug!("a refused client did not hear why: {error}");
     }
 }

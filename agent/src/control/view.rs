@@ -351,10 +351,7 @@ pub struct PercentilesView {
 pub(crate) mod decimal {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde calls it with a reference"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
     pub(crate) fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(number)
     }

@@ -97,27 +97,19 @@ impl EngineError {
             ),
             Some(libc::EMFILE | libc::ENFILE) => Self::NoDescriptor { source },
             Some(libc::ENOMEM) => Self::NoMemory { slots },
-            _ => Self::Call {
-                call: "io_uring_setup",
-                source,
-            },
+            _ => Self::Call { call: "io_uring_setup", source },
         }
     }
 
     /// The running kernel lacks `feature`.
     pub(super) fn missing(feature: &'static str) -> Self {
         let release = read_trimmed("/proc/sys/kernel/osrelease");
-        Self::FeatureMissing {
-            feature,
-            release: release.unwrap_or_else(|| "(unknown)".into()),
-        }
+        Self::FeatureMissing { feature, release: release.unwrap_or_else(|| "(unknown)".into()) }
     }
 }
 
 fn read_trimmed(path: &str) -> Option<String> {
-    std::fs::read_to_string(path)
-        .ok()
-        .map(|text| text.trim().to_owned())
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -138,13 +130,7 @@ mod tests {
 
     #[test]
     fn errors_are_one_line() {
-        for errno in [
-            libc::EPERM,
-            libc::ENOSYS,
-            libc::EINVAL,
-            libc::EMFILE,
-            libc::EIO,
-        ] {
+        for errno in [libc::EPERM, libc::ENOSYS, libc::EINVAL, libc::EMFILE, libc::EIO] {
             assert!(!setup_failing_with(errno).contains('\n'));
         }
     }

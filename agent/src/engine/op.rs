@@ -81,11 +81,7 @@ impl Tag {
             return None;
         };
         let slot = (bits & 0xffff_ffff) as u32;
-        Some(Self {
-            slot,
-            generation: (bits >> 32) as u32 % Self::GENERATIONS,
-            step,
-        })
+        Some(Self { slot, generation: (bits >> 32) as u32 % Self::GENERATIONS, step })
     }
 }
 
@@ -100,18 +96,10 @@ mod tests {
     #[test]
     fn tag_survives_its_packing() {
         for step in [Step::Socket, Step::Connect, Step::Receive, Step::Close] {
-            let tag = Tag {
-                slot: 19_999,
-                generation: Tag::GENERATIONS - 1,
-                step,
-            };
+            let tag = Tag { slot: 19_999, generation: Tag::GENERATIONS - 1, step };
             assert_eq!(Tag::unpack(tag.pack()), Some(tag));
         }
-        let tag = Tag {
-            slot: 2,
-            generation: 3,
-            step: Step::Connect,
-        };
+        let tag = Tag { slot: 2, generation: 3, step: Step::Connect };
         assert_eq!(tag.pack(), 0x0300_0003_0000_0002);
     }
 

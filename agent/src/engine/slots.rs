@@ -64,14 +64,8 @@ pub(super) enum Meaning {
 
 impl Slots {
     pub(super) fn new(count: u32) -> Self {
-        let free = Slot {
-            generation: 0,
-            pending: Pending::Nothing,
-            cancelling: None,
-        };
-        Self {
-            slots: vec![free; count as usize].into(),
-        }
+        let free = Slot { generation: 0, pending: Pending::Nothing, cancelling: None };
+        Self { slots: vec![free; count as usize].into() }
     }
 
     /// The generation of the slot's next use.
@@ -84,11 +78,7 @@ impl Slots {
         let generation = self.next_generation(slot);
         let place = &mut self.slots[slot as usize];
         debug_assert_eq!(place.pending, Pending::Nothing, "slot {slot} is in use");
-        *place = Slot {
-            generation,
-            pending: Pending::Chain { last },
-            cancelling: None,
-        };
+        *place = Slot { generation, pending: Pending::Chain { last }, cancelling: None };
     }
 
     /// The slot begins a receive of its own.
@@ -121,11 +111,7 @@ impl Slots {
 
     /// The tag of a step of the slot's present use.
     pub(super) fn tag(&self, slot: u32, step: Step) -> Tag {
-        Tag {
-            slot,
-            generation: self.slots[slot as usize].generation,
-            step,
-        }
+        Tag { slot, generation: self.slots[slot as usize].generation, step }
     }
 
     /// What an answer means; the slot is left waiting for nothing when it was its answer.
@@ -136,11 +122,7 @@ impl Slots {
         if place.generation != tag.generation {
             // A cancel that came too late for its probe is nobody's loss.
             let late_cancel = tag.step == Step::Cancel;
-            return if late_cancel {
-                Meaning::Settled
-            } else {
-                Meaning::Stray
-            };
+            return if late_cancel { Meaning::Settled } else { Meaning::Stray };
         }
         if tag.step == Step::Cancel {
             return place.on_cancel_failed(result);
@@ -172,12 +154,7 @@ impl Slot {
         };
         let next = match (self.pending, tried) {
             (Pending::Receive, _) => Step::Receive,
-            (
-                Pending::Chain {
-                    last: Step::Connect,
-                },
-                _,
-            ) => Step::Connect,
+            (Pending::Chain { last: Step::Connect }, _) => Step::Connect,
             (_, Step::Connect) => Step::Receive,
             (_, Step::Receive) => Step::Send,
             _ => Step::Connect,
@@ -195,19 +172,11 @@ fn meaning(step: Step, result: i32) -> Meaning {
     }
     let phase = step.phase();
     match (step, result) {
-        (_, result) if result < 0 => Meaning::Failed {
-            phase,
-            errno: -result,
-        },
-        (Step::Receive, length) => Meaning::Received {
-            length: length as usize,
-        },
+        (_, result) if result < 0 => Meaning::Failed { phase, errno: -result },
+        (Step::Receive, length) => Meaning::Received { length: length as usize },
         (Step::Connect, _) => Meaning::Connected,
         // A success that is posted all the same is a send that the peer cut short.
-        _ => Meaning::Failed {
-            phase,
-            errno: libc::EPIPE,
-        },
+        _ => Meaning::Failed { phase, errno: libc::EPIPE },
     }
 }
 
@@ -231,10 +200,7 @@ mod tests {
 
     #[test]
     fn last_step_of_a_chain_is_its_good_answer() {
-        assert_eq!(
-            answer(&mut started(TCP), Step::Connect, 0),
-            Meaning::Connected
-        );
+        assert_eq!(answer(&mut started(TCP), Step::Connect, 0), Meaning::Connected);
         let received = Meaning::Received { length: 12 };
         assert_eq!(answer(&mut started(HTTP), Step::Receive, 12), received);
     }
@@ -257,10 +223,7 @@ mod tests {
     fn second_answer_of_a_chain_is_stray() {
         let mut slots = started(HTTP);
         answer(&mut slots, Step::Connect, -111);
-        assert_eq!(
-            answer(&mut slots, Step::Receive, -libc::ECANCELED),
-            Meaning::Stray
-        );
+        assert_eq!(answer(&mut slots, Step::Receive, -libc::ECANCELED), Meaning::Stray);
     }
 
     #[test]
@@ -275,20 +238,13 @@ mod tests {
 
     #[test]
     fn answer_for_a_slot_that_does_not_exist_is_stray() {
-        let tag = Tag {
-            slot: 2,
-            generation: 0,
-            step: Step::Close,
-        };
+        let tag = Tag { slot: 2, generation: 0, step: Step::Close };
         assert_eq!(Slots::new(2).on_completion(tag, 0), Meaning::Stray);
     }
 
     #[test]
     fn send_that_the_peer_cut_short_fails() {
-        let failed = Meaning::Failed {
-            phase: Phase::Send,
-            errno: libc::EPIPE,
-        };
+        let failed = Meaning::Failed { phase: Phase::Send, errno: libc::EPIPE };
         assert_eq!(answer(&mut started(HTTP), Step::Send, 10), failed);
     }
 
@@ -300,15 +256,9 @@ mod tests {
             let again = Meaning::CancelAgain(next);
             assert_eq!(answer(&mut slots, Step::Cancel, -libc::ENOENT), again);
         }
-        let failed = Meaning::Failed {
-            phase: Phase::Receive,
-            errno: libc::ECANCELED,
-        };
+        let failed = Meaning::Failed { phase: Phase::Receive, errno: libc::ECANCELED };
         assert_eq!(answer(&mut slots, Step::Receive, -libc::ECANCELED), failed);
-        assert_eq!(
-            answer(&mut slots, Step::Cancel, -libc::ENOENT),
-            Meaning::Settled
-        );
+        assert_eq!(answer(&mut slots, Step::Cancel, -libc::ENOENT), Meaning::Settled);
     }
 
     #[test]
@@ -331,9 +281,6 @@ mod tests {
         let mut slots = started(HTTP);
         answer(&mut slots, Step::Socket, -libc::ENFILE);
         slots.close(1);
-        assert_eq!(
-            answer(&mut slots, Step::Close, -libc::EBADF),
-            Meaning::Closed
-        );
+        assert_eq!(answer(&mut slots, Step::Close, -libc::EBADF), Meaning::Closed);
     }
 }

@@ -119,9 +119,7 @@ impl Counters {
     /// Probes that were begun and ended: all but those that found no slot.
     #[must_use]
     pub fn probes(&self) -> u64 {
-        let begun = OutcomeKind::ALL
-            .iter()
-            .filter(|kind| **kind != OutcomeKind::NoSlot);
+        let begun = OutcomeKind::ALL.iter().filter(|kind| **kind != OutcomeKind::NoSlot);
         begun.map(|kind| self.outcomes(*kind)).sum()
     }
 
@@ -209,10 +207,7 @@ impl Histograms {
     pub(super) fn new() -> Self {
         let histogram =
             || Histogram::new_with_bounds(1, HISTOGRAM_NS_MAX, 2).expect("the bounds are in order");
-        Self {
-            lateness_ns: histogram(),
-            probe_ns: histogram(),
-        }
+        Self { lateness_ns: histogram(), probe_ns: histogram() }
     }
 
     pub(super) fn on_report(&mut self, report: &Report) {
@@ -251,13 +246,7 @@ mod tests {
     #[test]
     fn report_is_counted_once_and_under_its_outcome() {
         let counters = Counters::default();
-        counters.on_report(&report(
-            Outcome::Answered {
-                status: 500,
-                good: false,
-            },
-            0,
-        ));
+        counters.on_report(&report(Outcome::Answered { status: 500, good: false }, 0));
         assert_eq!(counters.outcomes(OutcomeKind::OtherStatus), 1);
         assert_eq!(counters.probes(), 1);
         assert_eq!(counters.late(), 0);

@@ -4,10 +4,7 @@
 //! no probe touches the process's descriptor table. A probe is one chain of linked operations that
 //! posts exactly one completion. Addresses, requests and receive buffers stand in arenas that are
 //! allocated with the ring and live until every operation that may touch them is over.
-#![expect(
-    unsafe_code,
-    reason = "io_uring reads and writes memory that the entries point to"
-)]
+#![expect(unsafe_code, reason = "io_uring reads and writes memory that the entries point to")]
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -35,10 +32,7 @@ const COMPLETION_ENTRIES_MAX: u32 = 65_536;
 const DROP_WAIT: Duration = Duration::from_secs(2);
 
 /// Close by RST: no TIME_WAIT, no FIN exchange.
-static LINGER: libc::linger = libc::linger {
-    l_onoff: 1,
-    l_linger: 0,
-};
+static LINGER: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
 
 /// The ring of one thread. It is bound to the thread that made it.
 pub(super) struct Ring {
@@ -78,28 +72,16 @@ impl Ring {
     pub(super) fn new(slots: u32, endpoints: &[Endpoint]) -> Result<Self, EngineError> {
         raise_descriptor_limit(slots)?;
         let uring = set_up(slots)?;
-        uring
-            .submitter()
-            .register_files_sparse(slots)
-            .map_err(|source| match source.raw_os_error() {
+        uring.submitter().register_files_sparse(slots).map_err(|source| {
+            match source.raw_os_error() {
                 Some(libc::ENOMEM) => EngineError::NoMemory { slots },
                 Some(libc::EINVAL) => EngineError::missing("sparse direct descriptors (5.19)"),
-                _ => EngineError::Call {
-                    call: "registering direct descriptors",
-                    source,
-                },
-            })?;
+                _ => EngineError::Call { call: "registering direct descriptors", source },
+            }
+        })?;
         let arenas = ManuallyDrop::new(Arenas::new(slots, endpoints));
-        let features = Features {
-            close_by_rst: false,
-        };
-        let mut ring = Self {
-            uring,
-            arenas,
-            outstanding: 0,
-            features,
-            enter_count: 0,
-        };
+        let features = Features { close_by_rst: false };
+        let mut ring = Self { uring, arenas, outstanding: 0, features, enter_count: 0 };
         ring.features.close_by_rst = ring.try_linger()?;
         Ok(ring)
     }
@@ -169,9 +151,7 @@ impl Ring {
 
     /// Pushes the close of the slot's direct descriptor.
     pub(super) fn push_close(&mut self, tag: Tag) -> Result<(), RingFull> {
-        let close = opcode::Close::new(Fixed(tag.slot))
-            .build()
-            .user_data(tag.pack());
+        let close = opcode::Close::new(Fixed(tag.slot)).build().user_data(tag.pack());
         self.push(&[close])?;
         self.outstanding += 1;
         Ok(())
@@ -182,9 +162,7 @@ impl Ring {
     /// requests; by descriptor it walks the whole table (`poll.c: io_poll_file_find`).
     pub(super) fn push_cancel(&mut self, tag: Tag, victim: Tag) -> Result<(), RingFull> {
         let cancel = opcode::AsyncCancel::new(victim.pack()).build();
-        let cancel = cancel
-            .user_data(tag.pack())
-            .flags(squeue::Flags::SKIP_SUCCESS);
+        let cancel = cancel.user_data(tag.pack()).flags(squeue::Flags::SKIP_SUCCESS);
         self.push(&[cancel])
     }
 
@@ -213,10 +191,7 @@ impl Ring {
                 // Time is up, a signal came, or the kernel wants its completions taken or its
                 // memory back first: what was not submitted stays in the queue.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
-                _ => Err(EngineError::Call {
-                    call: "io_uring_enter",
-                    source: error,
-                }),
+                _ => Err(EngineError::Call { call: "io_uring_enter", source: error }),
             },
         }
     }
@@ -253,24 +228,14 @@ impl Ring {
 
     /// Whether socket options can be set through the ring (6.7): tried, since no list tells.
     fn try_linger(&mut self) -> Result<bool, EngineError> {
-        let tag = |step| {
-            Tag {
-                slot: 0,
-                generation: 0,
-                step,
-            }
-            .pack()
-        };
+        let tag = |step| Tag { slot: 0, generation: 0, step }.pack();
         let entries = [
             socket(0, libc::AF_INET).user_data(tag(Step::Socket)),
             linger(0).user_data(tag(Step::Linger)),
-            opcode::Close::new(Fixed(0))
-                .build()
-                .user_data(tag(Step::Close)),
+            opcode::Close::new(Fixed(0)).build().user_data(tag(Step::Close)),
         ];
         for entry in entries {
-            self.push(&[entry])
-                .expect("an empty ring has room for one entry");
+            self.push(&[entry]).expect("an empty ring has room for one entry");
             self.submit_and_wait(1, None, Duration::from_secs(5))?;
             let answer = self.pop_completion();
             let (tag, result) = answer.ok_or_else(|| EngineError::missing("direct sockets"))?;
@@ -278,10 +243,7 @@ impl Ring {
                 Some(Step::Linger) => self.features.close_by_rst = result == 0,
                 Some(Step::Socket) if result < 0 => {
                     let source = io::Error::from_raw_os_error(-result);
-                    return Err(EngineError::Call {
-                        call: "making a socket",
-                        source,
-                    });
+                    return Err(EngineError::Call { call: "making a socket", source });
                 }
                 _ => {}
             }
@@ -299,14 +261,8 @@ impl Drop for Ring {
             let everything = CancelBuilder::any();
             let limit = Some(Timespec::from(DROP_WAIT));
             // Not found means that nothing waits just now; the answers tell what is left.
-            let _nothing_found = self
-                .uring
-                .submitter()
-                .register_sync_cancel(limit, everything);
-            if self
-                .submit_and_wait(1, None, Duration::from_millis(10))
-                .is_err()
-            {
+            let _nothing_found = self.uring.submitter().register_sync_cancel(limit, everything);
+            if self.submit_and_wait(1, None, Duration::from_millis(10)).is_err() {
                 break;
             }
             while self.pop_completion().is_some() {}
@@ -339,14 +295,8 @@ impl Arenas {
             }
         });
         let targets = targets.collect();
-        let buffers = (0..slots)
-            .map(|_| Buffer(UnsafeCell::new([0; RECEIVE_BYTES])))
-            .collect();
-        Self {
-            targets,
-            requests: requests.into(),
-            buffers,
-        }
+        let buffers = (0..slots).map(|_| Buffer(UnsafeCell::new([0; RECEIVE_BYTES]))).collect();
+        Self { targets, requests: requests.into(), buffers }
     }
 }
 
@@ -389,9 +339,7 @@ fn set_up(slots: u32) -> Result<IoUring, EngineError> {
         .build(SUBMISSION_ENTRIES)
         .map_err(|source| EngineError::from_setup(source, slots))?;
     if !uring.params().is_feature_ext_arg() {
-        return Err(EngineError::missing(
-            "waiting with a timeout in io_uring (5.11)",
-        ));
+        return Err(EngineError::missing("waiting with a timeout in io_uring (5.11)"));
     }
     if !uring.params().is_feature_skip_cqe_on_success() {
         return Err(EngineError::missing("IOSQE_CQE_SKIP_SUCCESS (5.17)"));
@@ -400,23 +348,14 @@ fn set_up(slots: u32) -> Result<IoUring, EngineError> {
     uring
         .submitter()
         .register_probe(&mut probe)
-        .map_err(|source| EngineError::Call {
-            call: "listing operations",
-            source,
-        })?;
+        .map_err(|source| EngineError::Call { call: "listing operations", source })?;
     for (code, feature) in [
         (opcode::Socket::CODE, "the io_uring operation socket (5.19)"),
-        (
-            opcode::Connect::CODE,
-            "the io_uring operation connect (5.5)",
-        ),
+        (opcode::Connect::CODE, "the io_uring operation connect (5.5)"),
         (opcode::Send::CODE, "the io_uring operation send (5.6)"),
         (opcode::Recv::CODE, "the io_uring operation recv (5.6)"),
         (opcode::Close::CODE, "the io_uring operation close (5.6)"),
-        (
-            opcode::AsyncCancel::CODE,
-            "the io_uring operation async_cancel (5.5)",
-        ),
+        (opcode::AsyncCancel::CODE, "the io_uring operation async_cancel (5.5)"),
     ] {
         if !probe.is_supported(code) {
             return Err(EngineError::missing(feature));

@@ -123,9 +123,7 @@ impl Datapath {
         if let (Some(_), Some(native)) = (linked_program(&pin, interface), in_force)
             && (mode == XdpMode::Auto || native == (mode == XdpMode::Native))
         {
-            self.loaded
-                .relink_xdp(&pin)
-                .map_err(|error| refused(interface, "xdp", &error))?;
+            self.loaded.relink_xdp(&pin).map_err(|error| refused(interface, "xdp", &error))?;
             return self.check_xdp(interface, native, true, None);
         }
         // A link of the wrong mode, or one whose interface is gone, cannot be updated.
@@ -141,11 +139,7 @@ impl Datapath {
                 let note = format!("generic, because native failed: {error}");
                 self.check_xdp(interface, false, false, Some(note))
             }
-            Err(KernelError::Attach {
-                interface,
-                mode,
-                reason,
-            }) => Err(KernelError::Attach {
+            Err(KernelError::Attach { interface, mode, reason }) => Err(KernelError::Attach {
                 interface,
                 mode,
                 reason: format!(
@@ -164,20 +158,15 @@ impl Datapath {
         pin: &Path,
     ) -> Result<(), KernelError> {
         let name = mode_name(native);
-        self.loaded
-            .link_xdp(interface.index, native, pin)
-            .map_err(|error| {
-                if matches!(error, LinkError::WithoutLink)
-                    && let Err(error) = netlink::Netlink::open()
-                        .and_then(|mut netlink| netlink.remove_xdp(interface.index, !native))
-                {
-                    tracing::warn!(
-                        interface = interface.name,
-                        "a program without a link: {error}"
-                    );
-                }
-                refused(interface, name, &error)
-            })
+        self.loaded.link_xdp(interface.index, native, pin).map_err(|error| {
+            if matches!(error, LinkError::WithoutLink)
+                && let Err(error) = netlink::Netlink::open()
+                    .and_then(|mut netlink| netlink.remove_xdp(interface.index, !native))
+            {
+                tracing::warn!(interface = interface.name, "a program without a link: {error}");
+            }
+            refused(interface, name, &error)
+        })
     }
 
     /// Holds what the kernel says of the interface against what was asked for.
@@ -191,11 +180,7 @@ impl Datapath {
         let name = mode_name(native);
         let program_id = self.loaded.xdp_program_id();
         let program_id = program_id.map_err(|error| refused(interface, name, &error))?;
-        let wanted = if native {
-            XdpModeInForce::Native
-        } else {
-            XdpModeInForce::Generic
-        };
+        let wanted = if native { XdpModeInForce::Native } else { XdpModeInForce::Generic };
         let found = netlink::xdp_attached(interface.index)?;
         if !found.is_some_and(|xdp| xdp.mode == wanted && xdp.program_id == program_id) {
             detach::remove_link(&self.pin(interface, LinkKind::Xdp))?;
@@ -206,17 +191,8 @@ impl Datapath {
                 reason,
             });
         }
-        let mode = if native {
-            AttachedMode::XdpNative
-        } else {
-            AttachedMode::XdpGeneric
-        };
-        Ok(Attached {
-            interface: interface.name.clone(),
-            mode,
-            taken_over,
-            note,
-        })
+        let mode = if native { AttachedMode::XdpNative } else { AttachedMode::XdpGeneric };
+        Ok(Attached { interface: interface.name.clone(), mode, taken_over, note })
     }
 
     fn attach_tc(&mut self, interface: &Interface) -> Result<Attached, KernelError> {
@@ -247,18 +223,9 @@ impl Datapath {
         let program_id = program_id.map_err(|error| refused(interface, "tcx", &error))?;
         if linked_program(&pin, interface) != Some(program_id) {
             let reason = "the link does not hold our program".to_owned();
-            return Err(KernelError::Attach {
-                interface: name,
-                mode: "tcx",
-                reason,
-            });
+            return Err(KernelError::Attach { interface: name, mode: "tcx", reason });
         }
-        Ok(Attached {
-            interface: name,
-            mode: AttachedMode::Tcx,
-            taken_over,
-            note: None,
-        })
+        Ok(Attached { interface: name, mode: AttachedMode::Tcx, taken_over, note: None })
     }
 
     /// Refuses an interface that runs an XDP program which is not behind our own link.
@@ -281,9 +248,7 @@ impl Datapath {
     /// Detaches what this call attached anew; links that were taken over stay.
     fn take_back(&self, done: &[Attached]) {
         for attached in done.iter().filter(|attached| !attached.taken_over) {
-            let pin = self
-                .pins
-                .link(&LinkKind::of(attached.mode).pin_name(&attached.interface));
+            let pin = self.pins.link(&LinkKind::of(attached.mode).pin_name(&attached.interface));
             if let Err(error) = detach::remove_link(&pin) {
                 tracing::warn!("{error}");
             }
@@ -320,19 +285,10 @@ fn linked_program(pin: &Path, interface: &Interface) -> Option<u32> {
 }
 
 fn find<'a>(interfaces: &'a [Interface], name: &str) -> Result<&'a Interface, KernelError> {
-    interfaces
-        .iter()
-        .find(|interface| interface.name == name)
-        .ok_or_else(|| {
-            let names: Vec<_> = interfaces
-                .iter()
-                .map(|interface| interface.name.as_str())
-                .collect();
-            KernelError::NoInterface {
-                name: name.to_owned(),
-                hint: interface_hint(name, &names),
-            }
-        })
+    interfaces.iter().find(|interface| interface.name == name).ok_or_else(|| {
+        let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        KernelError::NoInterface { name: name.to_owned(), hint: interface_hint(name, &names) }
+    })
 }
 
 /// What to say to whoever named an interface that does not exist.
@@ -359,11 +315,7 @@ const fn mode_name(native: bool) -> &'static str {
 }
 
 fn refused(interface: &Interface, mode: &'static str, error: &LinkError) -> KernelError {
-    KernelError::Attach {
-        interface: interface.name.clone(),
-        mode,
-        reason: error.to_string(),
-    }
+    KernelError::Attach { interface: interface.name.clone(), mode, reason: error.to_string() }
 }
 
 #[cfg(test)]

@@ -49,9 +49,7 @@ impl Loaded {
     pub(super) fn load(object: &[u8], sizes: &Sizes, pins: &Pins) -> Result<Self, KernelError> {
         let mut loader = EbpfLoader::new();
         for (name, entries) in sizes.maps() {
-            loader
-                .map_max_entries(name, entries)
-                .map_pin_path(name, pins.map(name));
+            loader.map_max_entries(name, entries).map_pin_path(name, pins.map(name));
         }
         let ebpf = loader.load(object).map_err(|error| not_loaded(&error))?;
         if let Some(name) = MAPS.into_iter().find(|name| ebpf.map(name).is_none()) {
@@ -64,14 +62,8 @@ impl Loaded {
         if loaded.ebpf.program(TC_PROGRAM).is_none() {
             return Err(KernelError::NotInObject { name: TC_PROGRAM });
         }
-        loaded
-            .xdp()
-            .and_then(Xdp::load)
-            .map_err(|error| program_not_loaded(&error))?;
-        loaded
-            .tc()
-            .and_then(SchedClassifier::load)
-            .map_err(|error| program_not_loaded(&error))?;
+        loaded.xdp().and_then(Xdp::load).map_err(|error| program_not_loaded(&error))?;
+        loaded.tc().and_then(SchedClassifier::load).map_err(|error| program_not_loaded(&error))?;
         Ok(loaded)
     }
 
@@ -80,20 +72,14 @@ impl Loaded {
         key: &ServiceKey,
         service: &Service,
     ) -> Result<(), KernelError> {
-        let map = self
-            .ebpf
-            .map_mut(abi::SERVICES)
-            .expect("load checked that it is there");
+        let map = self.ebpf.map_mut(abi::SERVICES).expect("load checked that it is there");
         HashMap::<&mut MapData, [u8; 20], [u8; 64]>::try_from(map)
             .and_then(|mut map| map.insert(bytes(key), bytes(service), 0))
             .map_err(|error| map_failed(abi::SERVICES, &error))
     }
 
     pub(super) fn insert_pool(&mut self, index: u32, pool: &Pool) -> Result<(), KernelError> {
-        let map = self
-            .ebpf
-            .map_mut(abi::POOLS)
-            .expect("load checked that it is there");
+        let map = self.ebpf.map_mut(abi::POOLS).expect("load checked that it is there");
         Array::<&mut MapData, [u8; 32]>::try_from(map)
             .and_then(|mut map| map.set(index, bytes(pool), 0))
             .map_err(|error| map_failed(abi::POOLS, &error))
@@ -116,11 +102,7 @@ impl Loaded {
         native: bool,
         pin: &Path,
     ) -> Result<(), LinkError> {
-        let mode = if native {
-            AyaXdpMode::Driver
-        } else {
-            AyaXdpMode::Skb
-        };
+        let mode = if native { AyaXdpMode::Driver } else { AyaXdpMode::Skb };
         let program = self.xdp()?;
         let id = program.attach_to_if_index(interface_index, mode)?;
         let link = program.take_link(id)?;
@@ -214,9 +196,7 @@ fn filter(interface: &str) -> Result<SchedClassifierLink, LinkError> {
 }
 
 fn open_link(pin: &Path) -> Result<FdLink, LinkError> {
-    PinnedLink::from_pin(pin)
-        .map(FdLink::from)
-        .map_err(|error| refused(&error))
+    PinnedLink::from_pin(pin).map(FdLink::from).map_err(|error| refused(&error))
 }
 
 /// Pins a link; when that fails, dropping it detaches it.
@@ -242,18 +222,12 @@ fn refused(error: &dyn Error) -> LinkError {
 }
 
 fn not_loaded(error: &dyn Error) -> KernelError {
-    KernelError::Load {
-        reason: one_line(error),
-    }
+    KernelError::Load { reason: one_line(error) }
 }
 
 /// The verifier's log is thousands of lines; what it stumbled over is near its end.
 fn program_not_loaded(error: &ProgramError) -> KernelError {
-    let ProgramError::LoadError {
-        io_error,
-        verifier_log,
-    } = error
-    else {
+    let ProgramError::LoadError { io_error, verifier_log } = error else {
         return not_loaded(error);
     };
     let log = verifier_log.to_string();
@@ -265,16 +239,11 @@ fn program_not_loaded(error: &ProgramError) -> KernelError {
             !line.is_empty() && !noise.iter().any(|start| line.starts_with(start))
         })
         .unwrap_or("no log");
-    KernelError::Load {
-        reason: format!("{io_error}; the verifier says: {last}"),
-    }
+    KernelError::Load { reason: format!("{io_error}; the verifier says: {last}") }
 }
 
 fn map_failed(map: &'static str, error: &dyn Error) -> KernelError {
-    KernelError::Map {
-        map,
-        reason: one_line(error),
-    }
+    KernelError::Map { map, reason: one_line(error) }
 }
 
 /// An error with its causes, each once, in one line.

@@ -43,8 +43,7 @@ impl Counters {
     ///
     /// [`KernelError::Map`]: there is no such service.
     pub fn service(&self, index: u32) -> Result<ServiceCounters, KernelError> {
-        self.one(&self.services, index)
-            .map_err(failed(abi::SERVICE_COUNTERS))
+        self.one(&self.services, index).map_err(failed(abi::SERVICE_COUNTERS))
     }
 
     /// The counters of backend `index`.
@@ -53,8 +52,7 @@ impl Counters {
     ///
     /// [`KernelError::Map`]: there is no such backend.
     pub fn backend(&self, index: u32) -> Result<BackendCounters, KernelError> {
-        self.one(&self.backends, index)
-            .map_err(failed(abi::BACKEND_COUNTERS))
+        self.one(&self.backends, index).map_err(failed(abi::BACKEND_COUNTERS))
     }
 
     /// The counters of packets that belong to no service.
@@ -63,8 +61,7 @@ impl Counters {
     ///
     /// [`KernelError::Map`]: the map cannot be read.
     pub fn global(&self) -> Result<GlobalCounters, KernelError> {
-        self.one(&self.global, 0)
-            .map_err(failed(abi::GLOBAL_COUNTERS))
+        self.one(&self.global, 0).map_err(failed(abi::GLOBAL_COUNTERS))
     }
 
     /// The counters of the first `count` backends, in one system call.
@@ -73,8 +70,7 @@ impl Counters {
     ///
     /// [`KernelError::Map`]: the map cannot be read.
     pub fn backends(&self, count: u32) -> Result<Vec<BackendCounters>, KernelError> {
-        self.many(&self.backends, count)
-            .map_err(failed(abi::BACKEND_COUNTERS))
+        self.many(&self.backends, count).map_err(failed(abi::BACKEND_COUNTERS))
     }
 
     /// The counters of the first `count` services, in one system call.
@@ -83,8 +79,7 @@ impl Counters {
     ///
     /// [`KernelError::Map`]: the map cannot be read.
     pub fn services(&self, count: u32) -> Result<Vec<ServiceCounters>, KernelError> {
-        self.many(&self.services, count)
-            .map_err(failed(abi::SERVICE_COUNTERS))
+        self.many(&self.services, count).map_err(failed(abi::SERVICE_COUNTERS))
     }
 
     fn one<T: Pod>(&self, map: &OwnedFd, index: u32) -> io::Result<T> {
@@ -100,11 +95,7 @@ impl Counters {
         let entry_bytes = size_of::<T>() * self.cpu_count;
         let mut bytes = vec![0; entry_bytes * count as usize];
         let read = syscall::look_up_batch(map.as_fd(), &mut bytes)?;
-        Ok(bytes
-            .chunks_exact(entry_bytes)
-            .take(read as usize)
-            .map(sum)
-            .collect())
+        Ok(bytes.chunks_exact(entry_bytes).take(read as usize).map(sum).collect())
     }
 }
 
@@ -123,10 +114,7 @@ fn open<T: Pod>(maps: &Path, name: &'static str) -> Result<OwnedFd, KernelError>
 }
 
 fn failed(map: &'static str) -> impl Fn(io::Error) -> KernelError {
-    move |error| KernelError::Map {
-        map,
-        reason: error.to_string(),
-    }
+    move |error| KernelError::Map { map, reason: error.to_string() }
 }
 
 /// The sum of the values of all CPUs, number by number: counters are nothing but u64.
@@ -151,16 +139,9 @@ mod tests {
 
     #[test]
     fn counters_are_summed_number_by_number() {
-        let first = GlobalCounters {
-            not_ip: 1,
-            not_service: 5,
-            ..GlobalCounters::default()
-        };
-        let second = GlobalCounters {
-            not_ip: 2,
-            broken_table: u64::MAX,
-            ..GlobalCounters::default()
-        };
+        let first = GlobalCounters { not_ip: 1, not_service: 5, ..GlobalCounters::default() };
+        let second =
+            GlobalCounters { not_ip: 2, broken_table: u64::MAX, ..GlobalCounters::default() };
         let bytes = [first.as_bytes(), second.as_bytes()].concat();
         let expected = GlobalCounters {
             not_ip: 3,

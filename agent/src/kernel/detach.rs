@@ -38,18 +38,10 @@ pub enum Removed {
 impl std::fmt::Display for Removed {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Link {
-                interface,
-                hook,
-                program_id: Some(id),
-            } => {
+            Self::Link { interface, hook, program_id: Some(id) } => {
                 write!(out, "detached program {id} from {interface} ({hook})")
             }
-            Self::Link {
-                interface,
-                hook,
-                program_id: None,
-            } => {
+            Self::Link { interface, hook, program_id: None } => {
                 write!(out, "detached from {interface} ({hook})")
             }
             Self::Maps { count } => write!(out, "unpinned {count} maps"),
@@ -88,19 +80,13 @@ pub fn detach(pin_directory: &Path) -> Result<Vec<Removed>, KernelError> {
     }
     remove_directory(&links)?;
     if remove_directory(pin_directory)? {
-        removed.push(Removed::Directory {
-            path: pin_directory.to_owned(),
-        });
+        removed.push(Removed::Directory { path: pin_directory.to_owned() });
     }
     // The directory of all instances goes with the last one.
-    if let Some(parent) = pin_directory
-        .parent()
-        .filter(|parent| name_of(parent) == "sickbay")
+    if let Some(parent) = pin_directory.parent().filter(|parent| name_of(parent) == "sickbay")
         && fs::remove_dir(parent).is_ok()
     {
-        removed.push(Removed::Directory {
-            path: parent.to_owned(),
-        });
+        removed.push(Removed::Directory { path: parent.to_owned() });
     }
     Ok(removed)
 }
@@ -166,11 +152,7 @@ pub(super) fn remove_link(pin: &Path) -> Result<Option<Removed>, KernelError> {
         }
     };
     fs::remove_file(pin).map_err(failed("remove", pin))?;
-    Ok(Some(Removed::Link {
-        interface,
-        hook: kind.name(),
-        program_id,
-    }))
+    Ok(Some(Removed::Link { interface, hook: kind.name(), program_id }))
 }
 
 /// Detaches a link whoever holds it: without that, an agent that still has it open would keep it
@@ -220,21 +202,12 @@ mod tests {
 
     #[test]
     fn a_pin_tells_interface_and_hook_though_interfaces_have_dashes() {
-        assert_eq!(
-            LinkKind::parse("eth0-xdp"),
-            Some(("eth0".to_owned(), LinkKind::Xdp))
-        );
-        assert_eq!(
-            LinkKind::parse("br-lan-tcx"),
-            Some(("br-lan".to_owned(), LinkKind::Tcx))
-        );
+        assert_eq!(LinkKind::parse("eth0-xdp"), Some(("eth0".to_owned(), LinkKind::Xdp)));
+        assert_eq!(LinkKind::parse("br-lan-tcx"), Some(("br-lan".to_owned(), LinkKind::Tcx)));
         assert_eq!(LinkKind::parse("eth0-other"), None);
         assert_eq!(LinkKind::Clsact.pin_name("br-lan"), "br-lan-clsact");
         assert_eq!(LinkKind::Xdp.pin_name("eth0.100"), "eth0:100-xdp");
-        assert_eq!(
-            LinkKind::parse("eth0:100-xdp"),
-            Some(("eth0.100".to_owned(), LinkKind::Xdp))
-        );
+        assert_eq!(LinkKind::parse("eth0:100-xdp"), Some(("eth0.100".to_owned(), LinkKind::Xdp)));
     }
 
     #[test]
@@ -246,11 +219,7 @@ mod tests {
 
     #[test]
     fn what_was_removed_is_said() {
-        let link = Removed::Link {
-            interface: "eth0".into(),
-            hook: "xdp",
-            program_id: Some(7),
-        };
+        let link = Removed::Link { interface: "eth0".into(), hook: "xdp", program_id: Some(7) };
         assert_eq!(link.to_string(), "detached program 7 from eth0 (xdp)");
         assert_eq!(Removed::Maps { count: 17 }.to_string(), "unpinned 17 maps");
     }

@@ -40,15 +40,10 @@ impl Pins {
     /// Makes the pin directory (0700) and its folders, and locks it.
     pub(super) fn prepare(directory: &Path) -> Result<Self, KernelError> {
         if !on_bpf_file_system(directory) {
-            return Err(KernelError::NoBpfFileSystem {
-                path: directory.to_owned(),
-            });
+            return Err(KernelError::NoBpfFileSystem { path: directory.to_owned() });
         }
         if let Some(name) = name_with_dot(directory) {
-            return Err(KernelError::PinName {
-                path: directory.to_owned(),
-                name,
-            });
+            return Err(KernelError::PinName { path: directory.to_owned(), name });
         }
         let mut made = Vec::new();
         let lock = make_directories(directory, &mut made).and_then(|()| lock(directory));
@@ -59,11 +54,7 @@ impl Pins {
                 return Err(error);
             }
         };
-        let mut pins = Self {
-            directory: directory.to_owned(),
-            made,
-            _lock: lock,
-        };
+        let mut pins = Self { directory: directory.to_owned(), made, _lock: lock };
         for folder in [MAPS_FOLDER, LINKS_FOLDER] {
             let path = directory.join(folder);
             if let Err(error) = make_directories(&path, &mut pins.made) {
@@ -174,28 +165,18 @@ pub(super) fn remove_pins_in(folder: &Path) -> Result<Vec<String>, KernelError> 
 
 /// The last part of a path, for texts.
 pub(super) fn name_of(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Makes an error of a failed file operation.
 pub(super) fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> KernelError {
     let path = path.to_owned();
-    move |source| KernelError::Pins {
-        action,
-        path: path.clone(),
-        source,
-    }
+    move |source| KernelError::Pins { action, path: path.clone(), source }
 }
 
 /// The part of `path` on the BPF file system that has a dot in its name.
 fn name_with_dot(path: &Path) -> Option<String> {
-    path.ancestors()
-        .take_while(|path| !path.exists())
-        .map(name_of)
-        .find(|name| name.contains('.'))
+    path.ancestors().take_while(|path| !path.exists()).map(name_of).find(|name| name.contains('.'))
 }
 
 /// Makes `path` and its missing parents, 0700, and notes which it made.
@@ -229,9 +210,7 @@ fn remove_empty(made: &[PathBuf]) {
 pub(super) fn lock(directory: &Path) -> Result<Flock<File>, KernelError> {
     let file = File::open(directory).map_err(failed("open", directory))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        nix::errno::Errno::EWOULDBLOCK => KernelError::Running {
-            path: directory.to_owned(),
-        },
+        nix::errno::Errno::EWOULDBLOCK => KernelError::Running { path: directory.to_owned() },
         errno => failed("lock", directory)(errno.into()),
     })
 }
@@ -258,15 +237,9 @@ mod tests {
     #[test]
     fn a_name_with_a_dot_is_found_below_what_exists() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(
-            name_of(directory.path()).starts_with('.'),
-            "what exists does not count"
-        );
+        assert!(name_of(directory.path()).starts_with('.'), "what exists does not count");
         let path = directory.path();
-        assert_eq!(
-            name_with_dot(&path.join("sickbay/a.b")),
-            Some("a.b".to_owned())
-        );
+        assert_eq!(name_with_dot(&path.join("sickbay/a.b")), Some("a.b".to_owned()));
         assert_eq!(name_with_dot(&path.join("sickbay/a-b")), None);
         assert_eq!(name_with_dot(path), None);
     }

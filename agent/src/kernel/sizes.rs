@@ -67,12 +67,7 @@ impl Sizes {
     pub fn maps(&self) -> impl Iterator<Item = (&'static str, u32)> {
         let sizes = *self;
         MAPS.iter().map(move |&name| {
-            (
-                name,
-                sizes
-                    .entries(name)
-                    .expect("entries knows every name of the list"),
-            )
+            (name, sizes.entries(name).expect("entries knows every name of the list"))
         })
     }
 
@@ -116,32 +111,19 @@ mod tests {
 
     #[test]
     fn bitmaps_have_a_word_for_every_64_backends_and_counts_for_every_2048() {
-        let sizes = Sizes {
-            backends: 65_536,
-            ..Sizes::default()
-        };
+        let sizes = Sizes { backends: 65_536, ..Sizes::default() };
         assert_eq!(sizes.entries("TAKES_NEW"), Some(1024));
         assert_eq!(sizes.entries("GROUP_COUNTS"), Some(32));
         assert_eq!(sizes.entries("BACKENDS"), Some(65_536));
-        let one_more = Sizes {
-            backends: 65_537,
-            ..Sizes::default()
-        };
+        let one_more = Sizes { backends: 65_537, ..Sizes::default() };
         assert_eq!(one_more.entries("TAKES_NEW"), Some(1025));
         assert_eq!(one_more.entries("GROUP_COUNTS"), Some(33));
     }
 
     #[test]
     fn no_map_is_empty() {
-        let nothing = Sizes {
-            shards: 0,
-            backends: 0,
-            targets: 0,
-            services: 0,
-            slots: 0,
-            pools: 0,
-            flows: 0,
-        };
+        let nothing =
+            Sizes { shards: 0, backends: 0, targets: 0, services: 0, slots: 0, pools: 0, flows: 0 };
         assert_eq!(nothing.maps().count(), 17);
         assert!(nothing.maps().all(|(_, entries)| entries == 1));
         assert_eq!(nothing.entries("NOT_A_MAP"), None);
@@ -150,10 +132,7 @@ mod tests {
     #[test]
     fn what_is_above_its_limit_is_named() {
         assert_eq!(Sizes::default().excess(), None);
-        let sizes = Sizes {
-            services: 4097,
-            ..Sizes::default()
-        };
+        let sizes = Sizes { services: 4097, ..Sizes::default() };
         assert_eq!(sizes.excess(), Some(("services", 4097, 4096)));
     }
 }

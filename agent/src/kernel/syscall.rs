@@ -55,11 +55,7 @@ pub fn pinned(path: &Path) -> io::Result<OwnedFd> {
         flags: u32,
     }
     let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut attribute = Attribute {
-        path: path.as_ptr() as u64,
-        fd: 0,
-        flags: 0,
-    };
+    let mut attribute = Attribute { path: path.as_ptr() as u64, fd: 0, flags: 0 };
     // SAFETY: the path is a C string that lives through the call.
     let fd = unsafe { bpf(command::OBJ_GET, &mut attribute) }?;
     // SAFETY: the kernel just opened this descriptor for us, and nobody else knows it.
@@ -83,11 +79,7 @@ pub fn map_info(fd: BorrowedFd<'_>) -> io::Result<MapInfo> {
 pub fn link_info(fd: BorrowedFd<'_>) -> io::Result<LinkInfo> {
     // type, id, prog_id, padding, then a union whose first member is ifindex for XDP and TCX.
     let words = object_info(fd)?;
-    Ok(LinkInfo {
-        id: words[1],
-        program_id: words[2],
-        interface_index: words[4],
-    })
+    Ok(LinkInfo { id: words[1], program_id: words[2], interface_index: words[4] })
 }
 
 /// The name of the program with this id, as the kernel keeps it (at most 15 bytes).
@@ -98,25 +90,15 @@ pub fn program_name(id: u32) -> io::Result<String> {
         next_id: u32,
         flags: u32,
     }
-    let mut attribute = Attribute {
-        id,
-        next_id: 0,
-        flags: 0,
-    };
+    let mut attribute = Attribute { id, next_id: 0, flags: 0 };
     // SAFETY: the attribute holds no pointer.
     let fd = unsafe { bpf(command::PROG_GET_FD_BY_ID, &mut attribute) }?;
     // SAFETY: the kernel just opened this descriptor for us, and nobody else knows it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // struct bpf_prog_info has its 16-byte name at offset 64.
     let words = object_info(std::os::fd::AsFd::as_fd(&fd))?;
-    let name: Vec<u8> = words[16..20]
-        .iter()
-        .flat_map(|word| word.to_ne_bytes())
-        .collect();
-    let end = name
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(name.len());
+    let name: Vec<u8> = words[16..20].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
@@ -168,9 +150,8 @@ pub fn look_up_batch(fd: BorrowedFd<'_>, values: &mut [u8]) -> io::Result<u32> {
     }
     let info = map_info(fd)?;
     expect_room(4, info.key_size as usize)?;
-    let count = u32::try_from(values.len() / value_bytes(&info)?)
-        .unwrap_or(u32::MAX)
-        .min(info.entries_max);
+    let count =
+        u32::try_from(values.len() / value_bytes(&info)?).unwrap_or(u32::MAX).min(info.entries_max);
     let mut keys = vec![0_u32; count as usize];
     let mut out_batch = 0_u32;
     let mut attribute = Attribute {
@@ -231,9 +212,7 @@ fn expect_room(wanted: usize, given: usize) -> io::Result<()> {
     if wanted == given {
         return Ok(());
     }
-    Err(io::Error::other(format!(
-        "the map wants {wanted} bytes, not {given}"
-    )))
+    Err(io::Error::other(format!("the map wants {wanted} bytes, not {given}")))
 }
 
 /// The first words of the kernel's info struct of an object.
@@ -263,12 +242,7 @@ fn object_info(fd: BorrowedFd<'_>) -> io::Result<[u32; 24]> {
 unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
     // SAFETY: the attribute is valid for its size, which is told; the rest is the caller's promise.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command,
-            core::ptr::from_mut(attribute),
-            size_of::<T>(),
-        )
+        libc::syscall(libc::SYS_bpf, command, core::ptr::from_mut(attribute), size_of::<T>())
     };
     if result < 0 {
         return Err(io::Error::last_os_error());

@@ -139,41 +139,24 @@ impl Table {
 
     fn resolution(&self, address: IpAddr) -> Resolution {
         let (interface_index, neighbour) = match self.routes.get(&address) {
-            Some(Route::Via {
-                interface_index,
-                neighbour,
-            }) => (*interface_index, *neighbour),
+            Some(Route::Via { interface_index, neighbour }) => (*interface_index, *neighbour),
             Some(Route::Local) => return Err(Unresolved::Local(address)),
             Some(Route::None) | None => return Err(Unresolved::NoRoute(address)),
         };
         let Some(&source_mac) = self.interfaces.get(&interface_index) else {
-            return Err(Unresolved::NoMac {
-                address,
-                interface_index,
-            });
+            return Err(Unresolved::NoMac { address, interface_index });
         };
         let known = self.neighbours.get(&(interface_index, neighbour));
         match known.and_then(|known| known.mac) {
-            Some(mac) => Ok(NextHop {
-                mac,
-                source_mac,
-                interface_index,
-            }),
-            None => Err(Unresolved::Silent {
-                address,
-                neighbour,
-                interface_index,
-            }),
+            Some(mac) => Ok(NextHop { mac, source_mac, interface_index }),
+            None => Err(Unresolved::Silent { address, neighbour, interface_index }),
         }
     }
 }
 
 fn neighbour_of(route: Route) -> Option<Key> {
     match route {
-        Route::Via {
-            interface_index,
-            neighbour,
-        } => Some((interface_index, neighbour)),
+        Route::Via { interface_index, neighbour } => Some((interface_index, neighbour)),
         Route::Local | Route::None => None,
     }
 }
@@ -202,19 +185,11 @@ mod tests {
     }
 
     fn on_link(address: IpAddr) -> Route {
-        Route::Via {
-            interface_index: 7,
-            neighbour: address,
-        }
+        Route::Via { interface_index: 7, neighbour: address }
     }
 
     fn answers(address: IpAddr, mac: Option<[u8; 6]>, fresh: bool) -> Neighbour {
-        Neighbour {
-            interface_index: 7,
-            address,
-            mac,
-            fresh,
-        }
+        Neighbour { interface_index: 7, address, mac, fresh }
     }
 
     #[test]
@@ -222,34 +197,21 @@ mod tests {
         let mut table = table();
         table.route(A, on_link(A));
         table.neighbour(&answers(A, Some(THEIRS), true));
-        let hop = Ok(NextHop {
-            mac: THEIRS,
-            source_mac: OURS,
-            interface_index: 7,
-        });
-        assert_eq!(
-            changes(&mut table),
-            [(1, hop), (2, Err(Unresolved::NoRoute(B))), (3, hop)]
-        );
+        let hop = Ok(NextHop { mac: THEIRS, source_mac: OURS, interface_index: 7 });
+        assert_eq!(changes(&mut table), [(1, hop), (2, Err(Unresolved::NoRoute(B))), (3, hop)]);
         assert_eq!(changes(&mut table), []);
     }
 
     #[test]
     fn a_gateway_is_resolved_once_for_all_behind_it() {
         let mut table = table();
-        let route = Route::Via {
-            interface_index: 7,
-            neighbour: GATEWAY,
-        };
+        let route = Route::Via { interface_index: 7, neighbour: GATEWAY };
         table.route(A, route);
         table.route(B, route);
         assert_eq!(table.unresolved(false), [(7, GATEWAY)]);
         changes(&mut table);
         table.neighbour(&answers(GATEWAY, Some(THEIRS), true));
-        let indices: Vec<_> = changes(&mut table)
-            .into_iter()
-            .map(|(index, _)| index)
-            .collect();
+        let indices: Vec<_> = changes(&mut table).into_iter().map(|(index, _)| index).collect();
         assert_eq!(indices, [1, 2, 3]);
         assert_eq!(table.unresolved(true), []);
     }
@@ -261,10 +223,7 @@ mod tests {
         let told = changes(&mut table);
         assert_eq!(told[0], (1, Err(Unresolved::Local(A))));
         let text = told[0].1.unwrap_err().to_string();
-        assert!(
-            text.contains("10.0.0.1") && text.contains("other hosts"),
-            "{text}"
-        );
+        assert!(text.contains("10.0.0.1") && text.contains("other hosts"), "{text}");
         assert_eq!(table.unresolved(true), []);
     }
 
@@ -273,11 +232,7 @@ mod tests {
         let mut table = table();
         table.route(A, on_link(A));
         table.neighbour(&answers(A, None, false));
-        let silent = Unresolved::Silent {
-            address: A,
-            neighbour: A,
-            interface_index: 7,
-        };
+        let silent = Unresolved::Silent { address: A, neighbour: A, interface_index: 7 };
         assert_eq!(changes(&mut table)[0], (1, Err(silent)));
         assert_eq!(table.unresolved(false), [(7, A)]);
         table.neighbour(&answers(A, Some(THEIRS), true));
@@ -307,23 +262,13 @@ mod tests {
         table.neighbour(&answers(A, Some(THEIRS), true));
         changes(&mut table);
         table.neighbour(&answers(A, Some([9; 6]), true));
-        let hop = NextHop {
-            mac: [9; 6],
-            source_mac: OURS,
-            interface_index: 7,
-        };
+        let hop = NextHop { mac: [9; 6], source_mac: OURS, interface_index: 7 };
         assert_eq!(changes(&mut table), [(1, Ok(hop)), (3, Ok(hop))]);
         table.interface(7, Some([8; 6]));
-        let hop = NextHop {
-            source_mac: [8; 6],
-            ..hop
-        };
+        let hop = NextHop { source_mac: [8; 6], ..hop };
         assert_eq!(changes(&mut table), [(1, Ok(hop)), (3, Ok(hop))]);
         table.interface(7, None);
-        let gone = Unresolved::NoMac {
-            address: A,
-            interface_index: 7,
-        };
+        let gone = Unresolved::NoMac { address: A, interface_index: 7 };
         assert_eq!(changes(&mut table)[0], (1, Err(gone)));
     }
 
@@ -333,13 +278,7 @@ mod tests {
         table.route(A, on_link(A));
         table.neighbour(&answers(A, Some(THEIRS), true));
         changes(&mut table);
-        table.route(
-            A,
-            Route::Via {
-                interface_index: 7,
-                neighbour: GATEWAY,
-            },
-        );
+        table.route(A, Route::Via { interface_index: 7, neighbour: GATEWAY });
         assert_eq!(table.unresolved(true), [(7, GATEWAY)]);
         assert!(changes(&mut table)[0].1.is_err());
         table.route(A, Route::None);

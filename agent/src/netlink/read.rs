@@ -34,13 +34,8 @@ pub(super) fn messages(
 pub(super) fn notice(message: &RouteNetlinkMessage) -> Option<Notice> {
     match message {
         RouteNetlinkMessage::NewNeighbour(entry) => neighbour(entry).map(Notice::Neighbour),
-        RouteNetlinkMessage::DelNeighbour(entry) => neighbour(entry).map(|gone| {
-            Notice::Neighbour(Neighbour {
-                mac: None,
-                fresh: false,
-                ..gone
-            })
-        }),
+        RouteNetlinkMessage::DelNeighbour(entry) => neighbour(entry)
+            .map(|gone| Notice::Neighbour(Neighbour { mac: None, fresh: false, ..gone })),
         RouteNetlinkMessage::NewLink(link) => Some(Notice::Interface(interface(link))),
         RouteNetlinkMessage::DelLink(link) => Some(Notice::InterfaceGone(link.header.index)),
         RouteNetlinkMessage::NewRoute(_)
@@ -93,18 +88,15 @@ fn xdp_in_force(attributes: &[LinkXdp]) -> Option<XdpInForce> {
 }
 
 pub(super) fn neighbour(entry: &NeighbourMessage) -> Option<Neighbour> {
-    let address = entry
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => {
-                Some(IpAddr::V4(*address))
-            }
-            NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => {
-                Some(IpAddr::V6(*address))
-            }
-            _ => None,
-        })?;
+    let address = entry.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => {
+            Some(IpAddr::V4(*address))
+        }
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => {
+            Some(IpAddr::V6(*address))
+        }
+        _ => None,
+    })?;
     let (usable, fresh) = match entry.header.state {
         NeighbourState::Reachable | NeighbourState::Permanent | NeighbourState::Noarp => {
             (true, true)
@@ -112,13 +104,10 @@ pub(super) fn neighbour(entry: &NeighbourMessage) -> Option<Neighbour> {
         NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => (true, false),
         _ => (false, false),
     };
-    let mac = entry
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            NeighbourAttribute::LinkLayerAddress(bytes) => mac(bytes),
-            _ => None,
-        });
+    let mac = entry.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(bytes) => mac(bytes),
+        _ => None,
+    });
     Some(Neighbour {
         interface_index: entry.header.ifindex,
         address,
@@ -145,10 +134,7 @@ pub(super) fn route_of(route: &RouteMessage, address: IpAddr) -> Route {
             _ => {}
         }
     }
-    interface_index.map_or(Route::None, |interface_index| Route::Via {
-        interface_index,
-        neighbour,
-    })
+    interface_index.map_or(Route::None, |interface_index| Route::Via { interface_index, neighbour })
 }
 
 /// A MAC of six bytes that is not all zero.

@@ -18,8 +18,8 @@ use crate::control::view::{
     StatusView,
 };
 use crate::engine::monotonic_now;
-use crate::graph;
 use crate::fleet::{AllSick, Backend, Fleet, Mode, Protocol, Service};
+use crate::graph;
 use crate::kernel::{Attached, AttachedMode, Counters};
 use crate::shard::{RequestError, ShardRequest, Shards};
 
@@ -153,8 +153,7 @@ impl Answers {
 impl Host for Answers {
     fn backends(&self, pattern: Option<&Pattern>) -> Vec<BackendView> {
         let indices = self.board.header().backend_count;
-        let counters =
-            self.is_attached().then(|| self.counters.backends(indices).ok()).flatten();
+        let counters = self.is_attached().then(|| self.counters.backends(indices).ok()).flatten();
         let clocks = Clocks::read();
         let wanted = |backend: &Backend| {
             let pool = &self.fleet.pools[backend.pool].name;
@@ -304,7 +303,9 @@ impl Clocks {
 /// What the last probe came to. The board keeps neither the response's line nor the time of a
 /// probe that failed, so their texts are shorter than the journal's.
 fn cause_text(record: &TargetRecord, timeout_ns: u64) -> String {
-    let Some(outcome) = Outcome::from_number(record.cause, record.detail) else { return String::new() };
+    let Some(outcome) = Outcome::from_number(record.cause, record.detail) else {
+        return String::new();
+    };
     if let Outcome::TimedOut { phase } = outcome {
         let doing = match phase {
             Phase::Socket | Phase::Connect => "connecting",

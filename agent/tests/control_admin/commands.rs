@@ -15,26 +15,15 @@ use super::fake::{Fake, Served};
 #[track_caller]
 fn typed<T: Args>(served: &Served, words: &[&str]) -> T {
     let root = served.root.path().to_str().expect("a plain path");
-    let all = [
-        &["sickbay"],
-        words,
-        &["--instance", "fake", "--run-directory", root],
-    ]
-    .concat();
+    let all = [&["sickbay"], words, &["--instance", "fake", "--run-directory", root]].concat();
     let command = T::augment_args(clap::Command::new("sickbay"));
-    let matches = command
-        .try_get_matches_from(all)
-        .expect("words that are understood");
+    let matches = command.try_get_matches_from(all).expect("words that are understood");
     T::from_arg_matches(&matches).expect("words that are understood")
 }
 
 fn backend(served: &Served, words: &[&str]) -> anyhow::Result<String> {
     let mut out = Vec::new();
-    backend::run_on(
-        &typed::<BackendArgs>(served, words),
-        Screen::default(),
-        &mut out,
-    )?;
+    backend::run_on(&typed::<BackendArgs>(served, words), Screen::default(), &mut out)?;
     Ok(String::from_utf8(out)?)
 }
 
@@ -64,12 +53,7 @@ fn backends_are_listed_as_varnishadm_lists_them() {
 fn pattern_and_graph_show_what_they_are_asked_for() {
     let served = Served::new(Fake::new(), Options::default());
     let text = backend(&served, &["list", "-p", "api.*"]).expect("a list");
-    assert_eq!(
-        text.lines()
-            .filter(|line| line.starts_with("api.b1"))
-            .count(),
-        1
-    );
+    assert_eq!(text.lines().filter(|line| line.starts_with("api.b1")).count(), 1);
     assert!(!text.contains("web.b1"));
     let rows: Vec<&str> = text.lines().skip(5).map(|line| line[67..].trim()).collect();
     assert_eq!(rows, ["Good IPv4", "Good Xmit", "Good Recv", "Happy"]);
@@ -88,17 +72,12 @@ fn json_keeps_all_64_bits_and_every_field() {
     assert_eq!(first["name"], "web.b1");
     assert_eq!(first["admin"], "auto");
     assert_eq!(first["state"], "healthy");
-    assert_eq!(
-        (&first["threshold"], &first["window"]),
-        (&3.into(), &8.into())
-    );
+    assert_eq!((&first["threshold"], &first["window"]), (&3.into(), &8.into()));
     let registers = &first["registers"];
     let keys: Vec<&String> = registers.as_object().expect("an object").keys().collect();
     assert_eq!(
         keys,
-        [
-            "bits_4", "bits_6", "bits_U", "bits_x", "bits_X", "bits_r", "bits_R", "bits_H"
-        ]
+        ["bits_4", "bits_6", "bits_U", "bits_x", "bits_X", "bits_r", "bits_R", "bits_H"]
     );
     assert_eq!(registers["bits_4"], "18446744073709551615");
     assert_eq!(registers["bits_R"], "18446744073709551614");
@@ -119,10 +98,7 @@ fn health_is_set_by_pattern_in_any_case() {
     backend(&served, &["set-health", "b1", "Healthy"]).expect("it is set");
     assert_eq!(admins(), [Admin::Healthy, Admin::Sick, Admin::Healthy]);
     let text = backend(&served, &["list", "web.b2"]).expect("a list");
-    assert!(
-        text.contains("web.b2         sick     8/8      healthy"),
-        "{text}"
-    );
+    assert!(text.contains("web.b2         sick     8/8      healthy"), "{text}");
     backend(&served, &["set-health", "*", "auto"]).expect("it is set");
     assert_eq!(admins(), [Admin::Auto; 3]);
 }
@@ -137,10 +113,7 @@ fn pattern_that_matches_nothing_or_is_none_is_an_error_in_one_line() {
          pool.backend, or without a dot over backend names, and all of a pool is \"POOL.*\""
     );
     let error = backend(&served, &["list", "web.b[1"]).expect_err("not a glob");
-    assert!(
-        error.to_string().starts_with("\"web.b[1\" is not a glob: "),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("\"web.b[1\" is not a glob: "), "{error}");
     assert!(!error.to_string().contains('\n'));
 }
 
@@ -148,12 +121,8 @@ fn pattern_that_matches_nothing_or_is_none_is_an_error_in_one_line() {
 fn services_and_status_are_listed_in_both_formats() {
     let served = Served::new(Fake::new(), Options::default());
     let mut out = Vec::new();
-    service::run_on(
-        &typed::<ServiceArgs>(&served, &["list"]),
-        Screen::default(),
-        &mut out,
-    )
-    .expect("a list");
+    service::run_on(&typed::<ServiceArgs>(&served, &["list"]), Screen::default(), &mut out)
+        .expect("a list");
     assert_eq!(
         String::from_utf8(out).expect("text"),
         "\
@@ -168,26 +137,13 @@ www      198.51.100.1:80  tcp    dsr   web       1/2  eth0 xdp/native         31
     service::run_on(&words, Screen::default(), &mut out).expect("a list");
     let services: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(services[0]["attached"][0]["mode"], "native");
-    assert_eq!(
-        services[0]["counters"]
-            .as_object()
-            .expect("an object")
-            .len(),
-        13
-    );
+    assert_eq!(services[0]["counters"].as_object().expect("an object").len(), 13);
 
     let mut out = Vec::new();
-    status::run_on(
-        &typed::<StatusArgs>(&served, &["-o", "json"]),
-        Screen::default(),
-        &mut out,
-    )
-    .expect("a status");
+    status::run_on(&typed::<StatusArgs>(&served, &["-o", "json"]), Screen::default(), &mut out)
+        .expect("a status");
     let agent: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
-    assert_eq!(
-        (&agent["instance"], &agent["warming_count"]),
-        (&"fake".into(), &0.into())
-    );
+    assert_eq!((&agent["instance"], &agent["warming_count"]), (&"fake".into(), &0.into()));
 }
 
 #[test]
@@ -195,10 +151,6 @@ fn names_that_lead_out_of_the_run_root_are_refused() {
     for name in ["../x", "a/b", "", ".."] {
         let command = StatusArgs::augment_args(clap::Command::new("sickbay"));
         let parsed = command.try_get_matches_from(["sickbay", "--instance", name]);
-        assert_eq!(
-            parsed.expect_err("no instance name").exit_code(),
-            2,
-            "{name}"
-        );
+        assert_eq!(parsed.expect_err("no instance name").exit_code(), 2, "{name}");
     }
 }

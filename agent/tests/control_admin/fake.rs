@@ -38,34 +38,22 @@ impl Fake {
     }
 
     pub(crate) fn with_bulk(count: u32) -> Self {
-        let mut backends = vec![
-            backend("web", "b1", 0),
-            backend("web", "b2", 1),
-            backend("api", "b1", 2),
-        ];
+        let mut backends =
+            vec![backend("web", "b1", 0), backend("web", "b2", 1), backend("api", "b1", 2)];
         backends.extend((0..count).map(|index| backend("bulk", &index.to_string(), 3 + index)));
-        Self {
-            backends: Mutex::new(backends),
-            delay: Duration::ZERO,
-        }
+        Self { backends: Mutex::new(backends), delay: Duration::ZERO }
     }
 
     /// Takes this long for its status.
     pub(crate) fn slow(delay: Duration) -> Self {
-        Self {
-            delay,
-            ..Self::new()
-        }
+        Self { delay, ..Self::new() }
     }
 }
 
 impl Host for Fake {
     fn backends(&self, pattern: Option<&Pattern>) -> Vec<BackendView> {
         let all = self.backends.lock().expect("no test panics inside");
-        all.iter()
-            .filter(|view| pattern.is_none_or(|it| is_meant(it, view)))
-            .cloned()
-            .collect()
+        all.iter().filter(|view| pattern.is_none_or(|it| is_meant(it, view))).cloned().collect()
     }
 
     fn services(&self) -> Vec<ServiceView> {
@@ -81,10 +69,7 @@ impl Host for Fake {
             total: 2,
             slots: 1021,
             attached: vec![attached()],
-            counters: Some(ServiceCountersView {
-                new_flows: 31,
-                ..Default::default()
-            }),
+            counters: Some(ServiceCountersView { new_flows: 31, ..Default::default() }),
         }]
     }
 
@@ -122,9 +107,7 @@ impl Host for Fake {
             names.push(view.name.clone());
         }
         if names.is_empty() {
-            return Err(ControlError::NoBackendMatches {
-                pattern: pattern.as_str().to_owned(),
-            });
+            return Err(ControlError::NoBackendMatches { pattern: pattern.as_str().to_owned() });
         }
         Ok(names)
     }
@@ -144,11 +127,7 @@ impl Served {
         let claim = Claim::new(&root.path().join("fake"), "fake").expect("a claim");
         let server = ControlServer::start(claim, Arc::new(host), Arc::clone(&journal), options)
             .expect("a server");
-        Self {
-            root,
-            journal,
-            server: Some(server),
-        }
+        Self { root, journal, server: Some(server) }
     }
 
     /// The run directory.
@@ -176,18 +155,13 @@ pub(crate) struct Raw(BufReader<UnixStream>);
 
 impl Raw {
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        self.0
-            .get_mut()
-            .write_all(bytes)
-            .expect("the socket takes it");
+        self.0.get_mut().write_all(bytes).expect("the socket takes it");
     }
 
     /// The next response; `None` when the server has closed.
     pub(crate) fn response(&mut self) -> Option<ResponseLine> {
         let mut line = Vec::new();
-        self.0
-            .read_until(b'\n', &mut line)
-            .expect("an answer or an end in time");
+        self.0.read_until(b'\n', &mut line).expect("an answer or an end in time");
         if line.is_empty() {
             return None;
         }
@@ -200,18 +174,12 @@ impl Raw {
     pub(crate) fn is_answered(&mut self) {
         self.send(STATUS);
         let response = self.response().expect("an answer");
-        assert!(
-            matches!(response.reply, Some(Reply::Status(_))),
-            "{response:?}"
-        );
+        assert!(matches!(response.reply, Some(Reply::Status(_))), "{response:?}");
     }
 
     /// Says that nothing more will be sent.
     pub(crate) fn close_sending(&self) {
-        self.0
-            .get_ref()
-            .shutdown(Shutdown::Write)
-            .expect("an open socket");
+        self.0.get_ref().shutdown(Shutdown::Write).expect("an open socket");
     }
 
     /// Reads what there is; whether it ends before the end of a line.
@@ -224,20 +192,14 @@ impl Raw {
 
 /// Options of the real agent but for the time that a request may take.
 pub(crate) fn hurried(milliseconds: u64) -> Options {
-    Options {
-        request_time: Duration::from_millis(milliseconds),
-        ..Options::default()
-    }
+    Options { request_time: Duration::from_millis(milliseconds), ..Options::default() }
 }
 
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut predicate: impl FnMut() -> bool) {
     let start = Instant::now();
     while !predicate() {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "waited {PATIENCE:?} in vain until {what}"
-        );
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -258,21 +220,14 @@ fn backend(pool: &str, name: &str, index: u32) -> BackendView {
         state: ProbeState::Healthy,
         takes_new: true,
         good: 8,
-        rule: RuleView::Window {
-            threshold: 3,
-            window: 8,
-        },
+        rule: RuleView::Window { threshold: 3, window: 8 },
         registers: [u64::MAX, 0, 0, 0, u64::MAX, 0, u64::MAX - 1, (1 << 53) + 1].into(),
         average_s: 0.001_25,
         last_s: 0.001,
         last_change_unix_ms: Some(1_795_973_428_000),
         last_change_ns: 1_000_000_000,
         cause: r"HTTP/1.1 200 \x1b[31mOK".to_owned(),
-        counters: Some(BackendCountersView {
-            new_flows: 17,
-            skipped: 5,
-            ..Default::default()
-        }),
+        counters: Some(BackendCountersView { new_flows: 17, skipped: 5, ..Default::default() }),
     }
 }
 

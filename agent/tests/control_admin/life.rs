@@ -18,11 +18,7 @@ use tempfile::TempDir;
 use super::fake::{Fake, Served, wait_until};
 
 fn mode(path: &Path) -> u32 {
-    fs::metadata(path)
-        .expect("it is there")
-        .permissions()
-        .mode()
-        & 0o7777
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
 }
 
 fn set_mode(path: &Path, mode: u32) {
@@ -46,10 +42,7 @@ fn directory_and_socket_are_the_owners_alone_and_all_is_removed_at_stop() {
     assert_eq!(owner, format!("{}\nfake\n", std::process::id()));
     served.stop();
     assert!(!directory.exists());
-    assert_eq!(
-        fs::read_dir(served.root.path()).expect("the root").count(),
-        0
-    );
+    assert_eq!(fs::read_dir(served.root.path()).expect("the root").count(), 0);
 }
 
 #[test]
@@ -81,14 +74,7 @@ fn second_agent_is_refused_by_name_and_pid_and_the_first_goes_on() {
             std::process::id()
         )
     );
-    assert_eq!(
-        served
-            .client()
-            .status()
-            .expect("the first still answers")
-            .instance,
-        "fake"
-    );
+    assert_eq!(served.client().status().expect("the first still answers").instance, "fake");
     served.stop();
     drop(Claim::new(&directory, "fake").expect("it is free now"));
     assert!(!directory.exists());
@@ -131,10 +117,7 @@ fn directory_others_write_to_is_refused_and_one_they_read_is_closed() {
     fs::create_dir(&directory).expect("a directory");
     set_mode(&directory, 0o777);
     let error = Claim::new(&directory, "fake").expect_err("anybody could have been here");
-    assert!(
-        matches!(error, ClaimError::NotOurs { mode: 0o777, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, ClaimError::NotOurs { mode: 0o777, .. }), "{error}");
     assert_eq!(fs::read_dir(&directory).expect("it is kept").count(), 0);
     set_mode(&directory, 0o755);
     let claim = Claim::new(&directory, "fake").expect("a claim");
@@ -153,10 +136,7 @@ fn run_directory_must_be_a_directory_and_short_enough_for_a_socket() {
     let link = root.path().join("link");
     std::os::unix::fs::symlink(root.path(), &link).expect("a link");
     let linked = Claim::new(&link, "fake").expect_err("a link");
-    assert!(
-        matches!(linked, ClaimError::NotDirectory { .. }),
-        "{linked}"
-    );
+    assert!(matches!(linked, ClaimError::NotDirectory { .. }), "{linked}");
 
     let long = root.path().join("x".repeat(100));
     let error = Claim::new(&long, "fake").expect_err("too long");
@@ -228,10 +208,7 @@ fn transitions_reach_the_client_and_none_is_lost_at_stop() {
         why: Why::Probe,
         cause: "Open error 111 (Connection refused)".to_owned(),
         good: 2,
-        rule: RuleView::Window {
-            threshold: 3,
-            window: 4,
-        },
+        rule: RuleView::Window { threshold: 3, window: 4 },
         at_ns: (1 << 53) + 1,
     };
     served.journal.push(transition.clone());

@@ -73,10 +73,7 @@ fn client_of_another_protocol_is_told_which_sickbay_to_use() {
     connection.send(b"{\"protocol\":2,\"request\":{\"something\":\"new\"}}\n");
     let (kind, message) = refused(&mut connection);
     assert_eq!(kind, ErrorKind::Protocol);
-    assert!(
-        message.contains("speaks protocol 1 and the client 2"),
-        "{message}"
-    );
+    assert!(message.contains("speaks protocol 1 and the client 2"), "{message}");
 }
 
 #[test]
@@ -89,16 +86,10 @@ fn one_connection_too_many_is_told_so_and_the_place_is_free_again_after() {
     let mut one_more = served.connect();
     let (kind, message) = refused(&mut one_more);
     assert_eq!(kind, ErrorKind::TooManyConnections);
-    assert_eq!(
-        message,
-        "all 64 connections to this agent are taken: try again"
-    );
+    assert_eq!(message, "all 64 connections to this agent are taken: try again");
     assert_eq!(one_more.response(), None);
 
-    let error = served
-        .client()
-        .status()
-        .expect_err("no place for this client either");
+    let error = served.client().status().expect_err("no place for this client either");
     assert_eq!(error.to_string(), message);
 
     drop(connections.pop());
@@ -130,10 +121,7 @@ fn request_without_its_newline_is_answered_at_the_end_of_what_came() {
 #[test]
 fn client_that_does_not_read_blocks_nobody_and_is_dropped() {
     // Some megabytes of answer, far more than a socket buffers; two places, one for each client.
-    let options = Options {
-        connections_max: 2,
-        ..hurried(1500)
-    };
+    let options = Options { connections_max: 2, ..hurried(1500) };
     let served = Served::new(Fake::with_bulk(5_000), options);
     let mut stalled = served.connect();
     stalled.send(b"{\"protocol\":1,\"request\":{\"backends\":{}}}\n");
@@ -146,10 +134,7 @@ fn client_that_does_not_read_blocks_nobody_and_is_dropped() {
         other.is_answered();
         served.client().status().is_ok()
     });
-    assert!(
-        stalled.unread_is_cut(),
-        "the answer was written although nobody read it"
-    );
+    assert!(stalled.unread_is_cut(), "the answer was written although nobody read it");
 }
 
 #[test]
@@ -160,36 +145,22 @@ fn host_that_takes_too_long_is_not_waited_for() {
     let (kind, message) = refused(&mut connection);
     assert_eq!(kind, ErrorKind::TooSlow);
     assert_eq!(message, "the agent is busy: try again");
-    let backends = served
-        .client()
-        .backends(Some("web.*"))
-        .expect("another answer meanwhile");
+    let backends = served.client().backends(Some("web.*")).expect("another answer meanwhile");
     assert_eq!(backends.len(), 2);
 }
 
 #[test]
 fn user_who_is_not_allowed_is_refused() {
     let nobody_here = vec![u32::MAX - 7];
-    let served = Served::new(
-        Fake::new(),
-        Options {
-            allowed_uids: nobody_here,
-            ..Options::default()
-        },
-    );
+    let served =
+        Served::new(Fake::new(), Options { allowed_uids: nobody_here, ..Options::default() });
     let mut connection = served.connect();
     let (kind, message) = refused(&mut connection);
     assert_eq!(kind, ErrorKind::NotAllowed);
     let uid = nix::unistd::geteuid();
-    assert_eq!(
-        message,
-        format!("uid {uid} may not ask this agent: run as root")
-    );
+    assert_eq!(message, format!("uid {uid} may not ask this agent: run as root"));
     assert_eq!(connection.response(), None);
-    let error = served
-        .client()
-        .set_health("*", Admin::Sick)
-        .expect_err("refused");
+    let error = served.client().set_health("*", Admin::Sick).expect_err("refused");
     assert_eq!(error.to_string(), message);
 }
 
@@ -220,10 +191,7 @@ fn many_clients_at_once_all_get_their_own_answers() {
 fn largest_pool_is_listed_within_the_limits() {
     let served = Served::new(Fake::with_bulk(65_536 - 3), Options::default());
     let start = Instant::now();
-    let backends = served
-        .client()
-        .backends(None)
-        .expect("an answer within its time");
+    let backends = served.client().backends(None).expect("an answer within its time");
     println!("65,536 backends came in {:?}", start.elapsed());
     assert_eq!(backends.len(), 65_536);
     assert_eq!(backends[65_535].name, "bulk.65532");

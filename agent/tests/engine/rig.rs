@@ -83,28 +83,18 @@ impl Setup {
         let target = |(index, (address, http)): (usize, &(SocketAddr, bool))| TargetSpec {
             identity: index as u128,
             probe: ProbeIndex(u32::from(*http)),
-            family: if address.is_ipv4() {
-                Family::Ipv4
-            } else {
-                Family::Ipv6
-            },
+            family: if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 },
             initial: 0,
         };
         let judge = |index| JudgeSpec {
             target: TargetIndex(index),
-            rule: Rule::Window {
-                window: 1,
-                threshold: 1,
-            },
+            rule: Rule::Window { window: 1, threshold: 1 },
             on_unknown: OnUnknown::Keep,
         };
         Plan {
             probes: vec![
                 spec(ProbeKind::Tcp),
-                spec(ProbeKind::Http {
-                    expected_status: 200,
-                    head: false,
-                }),
+                spec(ProbeKind::Http { expected_status: 200, head: false }),
             ],
             targets: self.targets.iter().enumerate().map(target).collect(),
             judges: (0..self.targets.len() as u32).map(judge).collect(),
@@ -140,13 +130,8 @@ impl Rig {
     pub(crate) fn new(setup: &Setup) -> Self {
         let counters = Arc::new(Counters::default());
         let sink = Recorder::default();
-        let engine = Engine::new(
-            &setup.plan(),
-            &setup.endpoints(),
-            sink,
-            Arc::clone(&counters),
-        )
-        .expect("this host runs engines");
+        let engine = Engine::new(&setup.plan(), &setup.endpoints(), sink, Arc::clone(&counters))
+            .expect("this host runs engines");
         Self { engine, counters }
     }
 
@@ -155,17 +140,10 @@ impl Rig {
     pub(crate) fn turn_until(&mut self, what: &str, predicate: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !predicate(self) {
-            assert!(
-                start.elapsed() < LIMIT,
-                "{what} did not happen within {LIMIT:?}"
-            );
+            assert!(start.elapsed() < LIMIT, "{what} did not happen within {LIMIT:?}");
             self.engine.turn().expect("the ring works");
         }
-        assert_eq!(
-            self.counters.stray(),
-            0,
-            "completions that belong to nobody"
-        );
+        assert_eq!(self.counters.stray(), 0, "completions that belong to nobody");
     }
 
     /// What it was told so far.
@@ -194,9 +172,7 @@ pub(crate) fn serve(
     mut answer: impl FnMut(TcpStream) + Send + 'static,
 ) -> SocketAddr {
     let listener = TcpListener::bind((address, 0)).expect("a loopback address can be bound");
-    let bound = listener
-        .local_addr()
-        .expect("a bound socket has an address");
+    let bound = listener.local_addr().expect("a bound socket has an address");
     std::thread::spawn(move || {
         // A probe may have reset its connection before it is accepted: that is no error here.
         while let Ok((stream, _)) = listener.accept() {

@@ -382,7 +382,8 @@ pub struct ServiceCounters {
     pub steered_packets: u64,
     /// Their bytes, link layer included.
     pub steered_bytes: u64,
-    /// New flows (TCP: SYNs) given a backend.
+    /// New flows given a backend. TCP: SYNs. UDP: packets for which a backend was chosen, their
+    /// slot's being sick; a UDP flow that follows its slot is never seen to begin.
     pub new_flows: u64,
     /// New flows whose slot's backend does not take new flows, so another was looked for.
     pub skipped: u64,
@@ -390,9 +391,10 @@ pub struct ServiceCounters {
     pub fell_back: u64,
     /// New flows given a backend although none takes new flows (`all_sick = open`).
     pub all_sick_open: u64,
-    /// New flows dropped because none takes new flows (`all_sick = drop`).
+    /// New flows dropped because none takes new flows (`all_sick = drop`, or `open` when no backend
+    /// is allowed either).
     pub all_sick_dropped: u64,
-    /// Packets that followed an entry.
+    /// Packets that followed an entry, retransmitted SYNs included.
     pub affinity_hit: u64,
     /// Packets of established flows that followed their slot, having no entry.
     pub affinity_miss: u64,
@@ -438,11 +440,13 @@ pub struct GlobalCounters {
     pub not_tcp_udp: u64,
     /// Passed: to no service's address, port and protocol.
     pub not_service: u64,
-    /// Passed: a fragment, or options or extension headers this version does not read through.
+    /// Passed: a fragment, extension headers or a second VLAN tag, which this version does not read
+    /// through; a header that contradicts itself; a frame to a group of stations.
     pub not_read: u64,
     /// Passed: shorter than its headers say.
     pub truncated: u64,
-    /// Dropped: a service without a usable table or backend record; a bug if it ever moves.
+    /// Dropped (in `observe`: passed): a service without a usable table or backend record; a bug if
+    /// it ever moves.
     pub broken_table: u64,
     /// Zero.
     pub reserved: [u64; 2],

@@ -16,9 +16,7 @@ const PRIME_5: u64 = 0x27d4_eb2f_1656_67c5;
 #[must_use]
 pub fn flow_hash(flow: &Flow, seed: u64) -> u64 {
     let key = &flow.key;
-    let mut hash = seed
-        .wrapping_add(PRIME_5)
-        .wrapping_add(u64::from(flow.family));
+    let mut hash = seed.wrapping_add(PRIME_5).wrapping_add(u64::from(flow.family));
     hash = round(hash, pair(key[0], key[1]));
     hash = round(hash, pair(key[2], key[3]));
     if flow.family != 4 {
@@ -45,14 +43,8 @@ pub fn below(hash: u64, bound: u32) -> u32 {
 
 #[inline(always)]
 fn round(hash: u64, word: u64) -> u64 {
-    let mixed = word
-        .wrapping_mul(PRIME_2)
-        .rotate_left(31)
-        .wrapping_mul(PRIME_1);
-    (hash ^ mixed)
-        .rotate_left(27)
-        .wrapping_mul(PRIME_1)
-        .wrapping_add(PRIME_4)
+    let mixed = word.wrapping_mul(PRIME_2).rotate_left(31).wrapping_mul(PRIME_1);
+    (hash ^ mixed).rotate_left(27).wrapping_mul(PRIME_1).wrapping_add(PRIME_4)
 }
 
 #[inline(always)]
@@ -76,12 +68,7 @@ mod tests {
 
     fn flow(client: u32) -> Flow {
         let destination = u32::from_ne_bytes([192, 0, 2, 1]);
-        Flow::v4(
-            client.to_be(),
-            destination,
-            u32::from_ne_bytes([0x90, 1, 1, 0xbb]),
-            6,
-        )
+        Flow::v4(client.to_be(), destination, u32::from_ne_bytes([0x90, 1, 1, 0xbb]), 6)
     }
 
     #[test]
@@ -91,10 +78,7 @@ mod tests {
             counts[below(flow_hash(&flow(client), 7), 100) as usize] += 1;
         }
         // 1,000 expected each; five standard deviations are 160.
-        assert!(
-            counts.iter().all(|count| (840..=1160).contains(count)),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|count| (840..=1160).contains(count)), "{counts:?}");
     }
 
     #[test]

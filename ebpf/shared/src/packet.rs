@@ -46,11 +46,7 @@ impl Flow {
     pub const fn v4(source: u32, destination: u32, ports: u32, protocol: u8) -> Self {
         let last = u32::from_ne_bytes([protocol, 0, 0, 0]);
         let key = [source, destination, ports, last, 0, 0, 0, 0, 0, 0];
-        Self {
-            key,
-            protocol,
-            family: 4,
-        }
+        Self { key, protocol, family: 4 }
     }
 
     /// An IPv6 flow, from addresses and ports (source before destination) as the packet has them.
@@ -59,11 +55,7 @@ impl Flow {
     pub const fn v6(source: [u32; 4], destination: [u32; 4], ports: u32, protocol: u8) -> Self {
         let ([a, b, c, d], [e, f, g, h]) = (source, destination);
         let last = u32::from_ne_bytes([protocol, 0, 0, 0]);
-        Self {
-            key: [a, b, c, d, e, f, g, h, ports, last],
-            protocol,
-            family: 6,
-        }
+        Self { key: [a, b, c, d, e, f, g, h, ports, last], protocol, family: 6 }
     }
 
     /// The bytes of the [`ServiceKey`](crate::abi::ServiceKey) that the flow's service stands
@@ -72,13 +64,7 @@ impl Flow {
     #[must_use]
     pub const fn service_key(&self) -> [u32; 5] {
         if self.family == 4 {
-            [
-                self.key[1],
-                0,
-                0,
-                0,
-                self.service_port_protocol_family(self.key[2]),
-            ]
+            [self.key[1], 0, 0, 0, self.service_port_protocol_family(self.key[2])]
         } else {
             let [_, _, _, _, a, b, c, d, ports, _] = self.key;
             [a, b, c, d, self.service_port_protocol_family(ports)]
@@ -197,10 +183,7 @@ fn parse_ipv4<P: Packet>(packet: &P, start: usize) -> Result<Headers, Unread> {
         return Err(Unread::Truncated);
     }
     let (ports, opens) = parse_transport(packet, protocol, start + header_bytes)?;
-    Ok(Headers {
-        flow: Flow::v4(header[3], header[4], ports, protocol),
-        opens,
-    })
+    Ok(Headers { flow: Flow::v4(header[3], header[4], ports, protocol), opens })
 }
 
 #[inline(always)]
@@ -220,10 +203,7 @@ fn parse_ipv6<P: Packet>(packet: &P, start: usize) -> Result<Headers, Unread> {
     }
     let (ports, opens) = parse_transport(packet, protocol, start + IPV6_BYTES)?;
     let [_, _, a, b, c, d, e, f, g, h] = header;
-    Ok(Headers {
-        flow: Flow::v6([a, b, c, d], [e, f, g, h], ports, protocol),
-        opens,
-    })
+    Ok(Headers { flow: Flow::v6([a, b, c, d], [e, f, g, h], ports, protocol), opens })
 }
 
 /// Both ports, and whether the packet opens a connection.
@@ -259,8 +239,5 @@ const fn transport_bytes(protocol: u8) -> Result<usize, Unread> {
 /// (50) hides what stands behind it.
 #[inline(always)]
 const fn is_extension(next_header: u8) -> bool {
-    matches!(
-        next_header,
-        0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 | 253 | 254
-    )
+    matches!(next_header, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 | 253 | 254)
 }

@@ -1,8 +1,5 @@
 //! Plain old data: structs as bytes and back, for maps and memory maps. The one unsafe file here.
-#![expect(
-    unsafe_code,
-    reason = "a map's value is bytes; these types are nothing else"
-)]
+#![expect(unsafe_code, reason = "a map's value is bytes; these types are nothing else")]
 
 use crate::abi::{
     Backend, BackendCounters, BackendRef, FlowEntry, FlowKeyV4, FlowKeyV6, GlobalCounters, Header,
@@ -46,12 +43,5 @@ macro_rules! pod {
 }
 
 pod!(u32, u64, BackendRef, Slot);
-pod!(
-    Header, Heartbeat, Pool, ServiceKey, Service, Backend, FlowKeyV4, FlowKeyV6, FlowEntry
-);
-pod!(
-    TargetRecord,
-    ServiceCounters,
-    BackendCounters,
-    GlobalCounters
-);
+pod!(Header, Heartbeat, Pool, ServiceKey, Service, Backend, FlowKeyV4, FlowKeyV6, FlowEntry);
+pod!(TargetRecord, ServiceCounters, BackendCounters, GlobalCounters);

@@ -193,9 +193,5 @@ fn kth_in_group<T: Tables>(tables: &T, bitmap: Bitmap, first: u32, pool_count: u
 #[inline(always)]
 fn reference<T: Tables>(tables: &T, index: u32) -> BackendRef {
     let generation = tables.generation(index);
-    if generation == 0 {
-        BROKEN
-    } else {
-        BackendRef::new(index, generation)
-    }
+    if generation == 0 { BROKEN } else { BackendRef::new(index, generation) }
 }

@@ -151,10 +151,7 @@ pub fn decide<P: Packet, T: Tables>(packet: &P, tables: &T) -> Outcome {
     let route = route(tables, service, &headers, slot, hash);
     let backend = route.backend;
     if backend == BackendRef::NONE {
-        return Outcome::NoneTakesNew {
-            service: service.index,
-            observe,
-        };
+        return Outcome::NoneTakesNew { service: service.index, observe };
     }
     if !in_use(tables, backend) {
         return Outcome::BrokenTable { observe };
@@ -219,12 +216,7 @@ fn route<T: Tables>(
     } else {
         Memory::Nothing
     };
-    Route {
-        backend,
-        path,
-        memory,
-        now_ns,
-    }
+    Route { backend, path, memory, now_ns }
 }
 
 /// A SYN keeps the backend that the same SYN got, while that one takes new flows.
@@ -233,17 +225,8 @@ fn syn_kept<T: Tables>(tables: &T, entry: &FlowEntry, now_ns: u64) -> Route {
     let again = now_ns < entry.seen_ns.saturating_add(SYN_RETRANSMIT_NS)
         && in_use(tables, entry.backend)
         && bit(tables, Bitmap::TakesNew, entry.backend);
-    let backend = if again {
-        entry.backend
-    } else {
-        BackendRef::NONE
-    };
-    Route {
-        backend,
-        path: Path::SynAgain,
-        memory: Memory::Stamp,
-        now_ns,
-    }
+    let backend = if again { entry.backend } else { BackendRef::NONE };
+    Route { backend, path: Path::SynAgain, memory: Memory::Stamp, now_ns }
 }
 
 /// An established connection keeps its backend, whatever its health (`on_sick = keep`).
@@ -251,30 +234,12 @@ fn syn_kept<T: Tables>(tables: &T, entry: &FlowEntry, now_ns: u64) -> Route {
 fn tcp_kept<T: Tables>(tables: &T, slot: Slot, entry: &FlowEntry, now_ns: u64) -> Route {
     if in_use(tables, entry.backend) {
         let (backend, path, memory) = (entry.backend, Path::Entry, Memory::Nothing);
-        return Route {
-            backend,
-            path,
-            memory,
-            now_ns,
-        };
+        return Route { backend, path, memory, now_ns };
     }
-    let memory = if slot.drains() {
-        Memory::Write
-    } else {
-        Memory::Nothing
-    };
+    let memory = if slot.drains() { Memory::Write } else { Memory::Nothing };
     // A slot of no backend is a broken table, not a flow to choose for.
-    let backend = if slot.previous() == BackendRef::NONE {
-        BROKEN
-    } else {
-        slot.previous()
-    };
-    Route {
-        backend,
-        path: Path::Slot,
-        memory,
-        now_ns,
-    }
+    let backend = if slot.previous() == BackendRef::NONE { BROKEN } else { slot.previous() };
+    Route { backend, path: Path::Slot, memory, now_ns }
 }
 
 /// A UDP flow keeps its backend while that one serves and the flow is not idle; UDP has no end by
@@ -290,29 +255,12 @@ fn udp_kept<T: Tables>(
     let fresh = now_ns < entry.seen_ns.saturating_add(udp_idle_ns);
     if fresh && in_use(tables, entry.backend) {
         let serves = bit(tables, Bitmap::ServesOld, entry.backend);
-        let backend = if serves {
-            entry.backend
-        } else {
-            BackendRef::NONE
-        };
-        let memory = if entry.seen_ns == now_ns {
-            Memory::Nothing
-        } else {
-            Memory::Stamp
-        };
-        return Route {
-            backend,
-            path: Path::Entry,
-            memory,
-            now_ns,
-        };
+        let backend = if serves { entry.backend } else { BackendRef::NONE };
+        let memory = if entry.seen_ns == now_ns { Memory::Nothing } else { Memory::Stamp };
+        return Route { backend, path: Path::Entry, memory, now_ns };
     }
     let serves = bit(tables, Bitmap::ServesOld, slot.previous());
-    let backend = if serves {
-        slot.previous()
-    } else {
-        BackendRef::NONE
-    };
+    let backend = if serves { slot.previous() } else { BackendRef::NONE };
     let memory = if slot.drains() {
         Memory::Write
     } else if entry.backend != BackendRef::NONE {
@@ -320,12 +268,7 @@ fn udp_kept<T: Tables>(
     } else {
         Memory::Nothing
     };
-    Route {
-        backend,
-        path: Path::Slot,
-        memory,
-        now_ns,
-    }
+    Route { backend, path: Path::Slot, memory, now_ns }
 }
 
 #[inline(always)]
@@ -337,16 +280,8 @@ fn remember<T: Tables>(tables: &T, flow: &Flow, route: &Route) -> Entry {
             Entry::Untouched
         }
         Memory::Write => {
-            let entry = FlowEntry {
-                seen_ns: route.now_ns,
-                backend: route.backend,
-                reserved: 0,
-            };
-            if tables.write_entry(flow, &entry) {
-                Entry::Written
-            } else {
-                Entry::Refused
-            }
+            let entry = FlowEntry { seen_ns: route.now_ns, backend: route.backend, reserved: 0 };
+            if tables.write_entry(flow, &entry) { Entry::Written } else { Entry::Refused }
         }
         Memory::Delete => {
             tables.delete_entry(flow);

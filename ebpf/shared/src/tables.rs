@@ -100,11 +100,7 @@ impl NextHop {
     #[must_use]
     pub const fn ethernet_addresses(&self) -> [u32; 3] {
         let middle = (self.next_hop >> 32 & 0xffff) | (self.source_mac & 0xffff) << 16;
-        [
-            self.next_hop as u32,
-            middle as u32,
-            (self.source_mac >> 16) as u32,
-        ]
+        [self.next_hop as u32, middle as u32, (self.source_mac >> 16) as u32]
     }
 }
 

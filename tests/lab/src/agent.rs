@@ -48,11 +48,7 @@ impl Agent {
         fs::write(&file, configuration)?;
         let log = directory.join("log");
         let mut command = Command::new(binary()?);
-        command
-            .arg("run")
-            .arg("-c")
-            .arg(&file)
-            .arg("--detach-on-exit");
+        command.arg("run").arg("-c").arg(&file).arg("--detach-on-exit");
         command.stdin(Stdio::null()).stdout(File::create(&log)?);
         command.stderr(File::options().append(true).open(&log)?);
         let mut agent = Self {
@@ -61,10 +57,7 @@ impl Agent {
             instance: instance.to_owned(),
             log,
         };
-        let attached = configuration
-            .lines()
-            .filter(|line| line.trim() == "[[attach]]")
-            .count();
+        let attached = configuration.lines().filter(|line| line.trim() == "[[attach]]").count();
         agent
             .wait_until_ready(attached)
             .with_context(|| format!("the agent said:\n{}", agent.said()))?;
@@ -77,15 +70,8 @@ impl Agent {
     /// When it cannot be started; what it answers is the caller's to judge.
     pub fn ask(&self, words: &[&str]) -> Result<Output> {
         let mut command = Command::new(binary()?);
-        command.args(words).args([
-            "--instance",
-            &self.instance,
-            "--run-directory",
-            RUN_DIRECTORY,
-        ]);
-        self.namespace
-            .run(|| command.output())
-            .context("cannot run sickbay")
+        command.args(words).args(["--instance", &self.instance, "--run-directory", RUN_DIRECTORY]);
+        self.namespace.run(|| command.output()).context("cannot run sickbay")
     }
 
     /// Runs a listing command with `-o json`.
@@ -97,12 +83,7 @@ impl Agent {
         all.extend(["--output", "json"]);
         let output = self.ask(&all)?;
         let error = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "`sickbay {}`: {}",
-            all.join(" "),
-            error.trim()
-        );
+        ensure!(output.status.success(), "`sickbay {}`: {}", all.join(" "), error.trim());
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("`sickbay {}` printed no JSON", all.join(" ")))
     }
@@ -133,9 +114,7 @@ impl Agent {
     /// When it does not end in time.
     pub fn stop(mut self) -> Result<ExitStatus> {
         kill(process_of(&self.child), Signal::SIGTERM).context("cannot stop the agent")?;
-        wait_until("the agent has ended", PATIENCE, || {
-            self.child.try_wait().ok()?
-        })
+        wait_until("the agent has ended", PATIENCE, || self.child.try_wait().ok()?)
     }
 
     /// Kills it (SIGKILL), as a crash would. What it attached stays until this is dropped.
@@ -148,19 +127,15 @@ impl Agent {
     }
 
     fn wait_until_ready(&mut self, attached: usize) -> Result<()> {
-        wait_until(
-            "the agent has judged every backend and is attached",
-            PATIENCE,
-            || {
-                if let Ok(Some(status)) = self.child.try_wait() {
-                    return Some(Err(status));
-                }
-                let status = self.ask_json(&["status"]).ok()?;
-                let warming = status.get("warming_count")?.as_u64()?;
-                let programs = status.get("attached")?.as_array()?.len();
-                (warming == 0 && attached <= programs).then_some(Ok(()))
-            },
-        )?
+        wait_until("the agent has judged every backend and is attached", PATIENCE, || {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(Err(status));
+            }
+            let status = self.ask_json(&["status"]).ok()?;
+            let warming = status.get("warming_count")?.as_u64()?;
+            let programs = status.get("attached")?.as_array()?.len();
+            (warming == 0 && attached <= programs).then_some(Ok(()))
+        })?
         .or_else(|status| bail!("the agent ended: {status}"))
     }
 }
@@ -177,9 +152,7 @@ impl Drop for Agent {
         {
             let mut command = Command::new(binary);
             command.args(["detach", "--instance", &self.instance]);
-            command
-                .args(["--pin-directory", PIN_DIRECTORY])
-                .stdout(Stdio::null());
+            command.args(["--pin-directory", PIN_DIRECTORY]).stdout(Stdio::null());
             let _ = self.namespace.run(|| command.status());
         }
     }

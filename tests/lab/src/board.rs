@@ -106,7 +106,7 @@ impl Board {
 }
 
 fn pinned(directory: &Path, name: &str) -> Result<MapData> {
-    let path = directory.join(name);
+    let path = directory.join("maps").join(name);
     MapData::from_pin(&path).with_context(|| format!("cannot open the map {}", path.display()))
 }
 

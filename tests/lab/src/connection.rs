@@ -77,10 +77,7 @@ impl Connection {
             .and_then(|()| stream.set_nodelay(true))
             .and_then(|()| stream.set_read_timeout(Some(timeout)))
             .and_then(|()| stream.set_write_timeout(Some(timeout)));
-        set.map_err(|error| Failure {
-            stage: Stage::Connect,
-            kind: error.kind(),
-        })?;
+        set.map_err(|error| Failure { stage: Stage::Connect, kind: error.kind() })?;
         Ok(Self { stream, to })
     }
 
@@ -89,10 +86,7 @@ impl Connection {
     /// # Errors
     /// The connection broke, the answer did not come in time, or it is none.
     pub fn ask(&mut self) -> Result<Answer, Failure> {
-        let failed = |error: io::Error| Failure {
-            stage: Stage::Answer,
-            kind: error.kind(),
-        };
+        let failed = |error: io::Error| Failure { stage: Stage::Answer, kind: error.kind() };
         let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", self.to);
         self.stream.write_all(request.as_bytes()).map_err(failed)?;
         self.read_answer().map_err(failed)
@@ -132,10 +126,7 @@ fn open_stream(to: SocketAddr, source_port: u16, timeout: Duration) -> Result<Tc
     };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let descriptor = socket(family, SockType::Stream, flags, None)?;
-    let at_once = libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
+    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
     setsockopt(&descriptor, sockopt::Linger, &at_once)?;
     if source_port != 0 {
         setsockopt(&descriptor, sockopt::ReuseAddr, &true)?;
@@ -176,12 +167,7 @@ fn whole_answer(received: &[u8]) -> Option<Option<Answer>> {
         return Some(None);
     };
     let complete = head_end + length <= received.len();
-    complete.then(|| {
-        Some(Answer {
-            status,
-            backend: backend.to_owned(),
-        })
-    })
+    complete.then(|| Some(Answer { status, backend: backend.to_owned() }))
 }
 
 #[cfg(test)]
@@ -197,19 +183,13 @@ mod tests {
     #[test]
     fn answer_is_whole_only_with_its_last_byte() {
         assert_eq!(whole_answer(&ANSWER[..ANSWER.len() - 1]), None);
-        let answer = Answer {
-            status: 200,
-            backend: "backend-7".to_owned(),
-        };
+        let answer = Answer { status: 200, backend: "backend-7".to_owned() };
         assert_eq!(whole_answer(ANSWER), Some(Some(answer)));
     }
 
     #[test]
     fn answer_without_a_name_is_none_of_ours() {
-        assert_eq!(
-            whole_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
-            Some(None)
-        );
+        assert_eq!(whole_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), Some(None));
     }
 
     #[test]
@@ -238,10 +218,7 @@ mod tests {
 
     #[test]
     fn closed_port_is_refused_while_connecting() {
-        let closed = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let failure = Connection::open(closed, 0, Duration::from_secs(5)).unwrap_err();
         assert_eq!(failure.stage, Stage::Connect);
         assert_eq!(failure.kind, io::ErrorKind::ConnectionRefused);

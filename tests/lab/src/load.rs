@@ -70,11 +70,7 @@ impl Load {
     /// Starts the load inside `namespace`.
     #[must_use]
     pub fn start(namespace: &Namespace, plan: &Plan) -> Self {
-        let mut load = Self {
-            record: Arc::default(),
-            stopping: Arc::default(),
-            threads: vec![],
-        };
+        let mut load = Self { record: Arc::default(), stopping: Arc::default(), threads: vec![] };
         if 0 < plan.short_per_second {
             for _ in 0..plan.short_threads.max(1) {
                 load.add(namespace, plan, short_connections);
@@ -104,10 +100,8 @@ impl Load {
     fn add(&mut self, namespace: &Namespace, plan: &Plan, work: fn(&Plan, &Shared)) {
         let namespace = namespace.clone();
         let plan = plan.clone();
-        let shared = Shared {
-            record: Arc::clone(&self.record),
-            stopping: Arc::clone(&self.stopping),
-        };
+        let shared =
+            Shared { record: Arc::clone(&self.record), stopping: Arc::clone(&self.stopping) };
         self.threads.push(thread::spawn(move || {
             namespace.enter();
             work(&plan, &shared);
@@ -196,19 +190,12 @@ fn kept_connections(plan: &Plan, shared: &Shared) {
 
 fn fixed_ports(plan: &Plan, shared: &Shared) {
     let ports = (FIXED_PORT_FIRST..).take(usize::from(plan.fixed));
-    shared.record().fixed = ports
-        .map(|source_port| Flow {
-            source_port,
-            ..Flow::default()
-        })
-        .collect();
+    shared.record().fixed =
+        ports.map(|source_port| Flow { source_port, ..Flow::default() }).collect();
     let mut pace = Pace::new(plan.fixed_interval);
     while !shared.stopping() {
         pace.wait();
-        for (index, port) in (FIXED_PORT_FIRST..)
-            .take(usize::from(plan.fixed))
-            .enumerate()
-        {
+        for (index, port) in (FIXED_PORT_FIRST..).take(usize::from(plan.fixed)).enumerate() {
             let attempt = attempt(|| connect_and_ask(plan, port));
             shared.record().fixed[index].attempts.push(attempt);
         }
@@ -222,11 +209,7 @@ fn connect_and_ask(plan: &Plan, source_port: u16) -> Result<Answer, Failure> {
 fn attempt(ask: impl FnOnce() -> Result<Answer, Failure>) -> Attempt {
     let started_ns = monotonic_ns();
     let result = ask().map(|answer| answer.backend);
-    Attempt {
-        started_ns,
-        finished_ns: monotonic_ns(),
-        result,
-    }
+    Attempt { started_ns, finished_ns: monotonic_ns(), result }
 }
 
 /// Even steps; one that is late is not caught up.
@@ -237,10 +220,7 @@ struct Pace {
 
 impl Pace {
     fn new(interval: Duration) -> Self {
-        Self {
-            interval,
-            next: Instant::now(),
-        }
+        Self { interval, next: Instant::now() }
     }
 
     fn wait(&mut self) {

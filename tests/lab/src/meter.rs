@@ -3,10 +3,7 @@
 //! The kernel object `meter.bpf.o` spins, under BPF_PROG_TEST_RUN on one CPU, until a word of a
 //! mapped array changes, and stamps what the kernel's clock says then. Here, on another CPU, the
 //! word is changed the way the agent changes a verdict bit: one store, stamped just before it.
-#![expect(
-    unsafe_code,
-    reason = "map memory is mapped, and shared with a kernel program"
-)]
+#![expect(unsafe_code, reason = "map memory is mapped, and shared with a kernel program")]
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -64,11 +61,7 @@ impl Percentiles {
             let rank = (samples.len() * percent).div_ceil(100);
             samples.get(rank.saturating_sub(1)).copied()
         };
-        Some(Self {
-            p50: rank(50)?,
-            p99: rank(99)?,
-            count: samples.len(),
-        })
+        Some(Self { p50: rank(50)?, p99: rank(99)?, count: samples.len() })
     }
 }
 
@@ -79,25 +72,16 @@ impl Percentiles {
 pub fn measure() -> Result<Percentiles> {
     let (writer_cpu, reader_cpu) = two_cpus()?;
     let mut object = load(&target_directory()?.join("bpf/meter.bpf.o"))?;
-    let program: &mut Xdp = object
-        .program_mut(PROGRAM)
-        .context("no such program")?
-        .try_into()?;
+    let program: &mut Xdp = object.program_mut(PROGRAM).context("no such program")?.try_into()?;
     program.load().context("the kernel refuses the meter")?;
     // Only now: a program is loaded with the descriptors of its maps.
     let memory = MeterMemory::new(&mut object)?;
-    let program: &Xdp = object
-        .program(PROGRAM)
-        .context("no such program")?
-        .try_into()?;
+    let program: &Xdp = object.program(PROGRAM).context("no such program")?.try_into()?;
     let samples = thread::scope(|scope| {
         let spinning = scope.spawn(move || -> Result<()> {
             occupy(reader_cpu)?;
-            let options = TestRunOptions {
-                data_in: Some(&FRAME),
-                repeat: RUNS_MAX,
-                ..Default::default()
-            };
+            let options =
+                TestRunOptions { data_in: Some(&FRAME), repeat: RUNS_MAX, ..Default::default() };
             program.test_run(options)?;
             Ok(())
         });
@@ -108,10 +92,7 @@ pub fn measure() -> Result<Percentiles> {
             samples
         });
         let samples = samples.join().expect("the writer does not panic");
-        spinning
-            .join()
-            .expect("the reader does not panic")
-            .context("the meter's test-run")?;
+        spinning.join().expect("the reader does not panic").context("the meter's test-run")?;
         samples
     })?;
     Percentiles::of(samples).context("no sample")
@@ -130,10 +111,7 @@ fn store_and_wait(memory: &MeterMemory) -> Result<Vec<u64>> {
         let stored_ns = crate::clock::monotonic_ns();
         memory.word(STORED).store(value as u64, Ordering::Release);
         while memory.word(SEEN).load(Ordering::Acquire) != value as u64 {
-            ensure!(
-                start.elapsed() < PATIENCE,
-                "the meter's program does not see the stores"
-            );
+            ensure!(start.elapsed() < PATIENCE, "the meter's program does not see the stores");
             std::hint::spin_loop();
         }
         let seen_ns = memory.word(SEEN_NS).load(Ordering::Acquire);
@@ -145,14 +123,8 @@ fn store_and_wait(memory: &MeterMemory) -> Result<Vec<u64>> {
 }
 
 fn load(object: &Path) -> Result<Ebpf> {
-    ensure!(
-        object.is_file(),
-        "no {}: `cargo xtask build-ebpf` makes it",
-        object.display()
-    );
-    EbpfLoader::new()
-        .load_file(object)
-        .with_context(|| format!("cannot load {}", object.display()))
+    ensure!(object.is_file(), "no {}: `cargo xtask build-ebpf` makes it", object.display());
+    EbpfLoader::new().load_file(object).with_context(|| format!("cannot load {}", object.display()))
 }
 
 fn two_cpus() -> Result<(usize, usize)> {
@@ -185,12 +157,8 @@ unsafe impl Sync for MeterMemory {}
 
 impl MeterMemory {
     fn new(object: &mut Ebpf) -> Result<Self> {
-        let map = object
-            .take_map("METER")
-            .context("no map METER in the meter's object")?;
-        let Map::Array(map) = map else {
-            bail!("METER is no array")
-        };
+        let map = object.take_map("METER").context("no map METER in the meter's object")?;
+        let Map::Array(map) = map else { bail!("METER is no array") };
         Self::map(&map)
     }
 
@@ -198,19 +166,9 @@ impl MeterMemory {
         let length = NonZeroUsize::new(WORD_COUNT * size_of::<u64>()).expect("32 words");
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping where the kernel likes it; nobody else knows its address.
-        let address = unsafe {
-            mmap(
-                None,
-                length,
-                access,
-                MapFlags::MAP_SHARED,
-                map.fd().as_fd(),
-                0,
-            )
-        };
-        Ok(Self {
-            words: address.context("cannot map METER")?.cast(),
-        })
+        let address =
+            unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, map.fd().as_fd(), 0) };
+        Ok(Self { words: address.context("cannot map METER")?.cast() })
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
@@ -235,22 +193,8 @@ mod tests {
     #[test]
     fn percentiles_are_nearest_ranks() {
         let percentiles = Percentiles::of((1..=1000).rev().collect()).unwrap();
-        assert_eq!(
-            percentiles,
-            Percentiles {
-                p50: 500,
-                p99: 990,
-                count: 1000
-            }
-        );
+        assert_eq!(percentiles, Percentiles { p50: 500, p99: 990, count: 1000 });
         assert_eq!(Percentiles::of(vec![]), None);
-        assert_eq!(
-            Percentiles::of(vec![7]),
-            Some(Percentiles {
-                p50: 7,
-                p99: 7,
-                count: 1
-            })
-        );
+        assert_eq!(Percentiles::of(vec![7]), Some(Percentiles { p50: 7, p99: 7, count: 1 }));
     }
 }

@@ -30,10 +30,7 @@ impl Namespace {
             bring_loopback_up()?;
             Ok(File::open("/proc/thread-self/ns/net")?)
         });
-        Ok(Self {
-            name: name.to_owned(),
-            descriptor: Arc::new(made?.into()),
-        })
+        Ok(Self { name: name.to_owned(), descriptor: Arc::new(made?.into()) })
     }
 
     /// What it is called in texts.
@@ -67,8 +64,7 @@ impl Namespace {
     /// When the program cannot be started.
     pub fn spawn(&self, command: &mut Command) -> Result<Child> {
         let program = command.get_program().to_owned();
-        self.run(|| command.spawn())
-            .with_context(|| format!("cannot start {}", program.display()))
+        self.run(|| command.spawn()).with_context(|| format!("cannot start {}", program.display()))
     }
 
     /// Runs a command inside to its end and returns what it printed.
@@ -96,8 +92,7 @@ impl Namespace {
     /// When the kernel does not know the key or refuses the value.
     pub fn sysctl(&self, key: &str, value: &str) -> Result<()> {
         let path = format!("/proc/sys/net/{key}");
-        self.run(|| fs::write(&path, value))
-            .with_context(|| format!("cannot set {path}"))
+        self.run(|| fs::write(&path, value)).with_context(|| format!("cannot set {path}"))
     }
 
     /// Index of a network interface inside.
@@ -112,11 +107,7 @@ impl Namespace {
     /// A path to the namespace that other processes may open while this one lives.
     #[must_use]
     pub fn path(&self) -> String {
-        format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            self.descriptor.as_raw_fd()
-        )
+        format!("/proc/{}/fd/{}", std::process::id(), self.descriptor.as_raw_fd())
     }
 }
 
@@ -137,9 +128,7 @@ fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 fn run_tool(words: &[&str], input: &str) -> Result<String> {
-    let [program, arguments @ ..] = words else {
-        bail!("no command given")
-    };
+    let [program, arguments @ ..] = words else { bail!("no command given") };
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -153,12 +142,7 @@ fn run_tool(words: &[&str], input: &str) -> Result<String> {
     let output = child.wait_with_output()?;
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
-        bail!(
-            "`{}` failed ({}): {}",
-            words.join(" "),
-            output.status,
-            error.trim()
-        );
+        bail!("`{}` failed ({}): {}", words.join(" "), output.status, error.trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

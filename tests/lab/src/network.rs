@@ -86,10 +86,7 @@ impl Network {
     /// With more than [`BACKENDS_MAX`] backends, without the privilege, or without `ip` or
     /// `ethtool`.
     pub fn new(backend_count: usize) -> Result<Self> {
-        ensure!(
-            backend_count <= BACKENDS_MAX,
-            "at most {BACKENDS_MAX} backends"
-        );
+        ensure!(backend_count <= BACKENDS_MAX, "at most {BACKENDS_MAX} backends");
         let switch = Namespace::new("switch")?;
         quiet(&switch)?;
         switch.ip("link add br0 type bridge stp_state 0 mcast_snooping 0\nlink set br0 up\n")?;
@@ -104,18 +101,11 @@ impl Network {
             let backend = machine(&switch, &format!("backend-{}", number + 1), suffix)?;
             // The VIP's packets are for this machine, but it never tells anyone so.
             backend.namespace.sysctl("ipv4/conf/all/arp_ignore", "1")?;
-            backend
-                .namespace
-                .sysctl("ipv4/conf/all/arp_announce", "2")?;
+            backend.namespace.sysctl("ipv4/conf/all/arp_announce", "2")?;
             backend.namespace.ip(&vip_addresses("lo"))?;
             backends.push(backend);
         }
-        Ok(Self {
-            client,
-            host,
-            backends,
-            switch,
-        })
+        Ok(Self { client, host, backends, switch })
     }
 
     /// The VIP and its port.

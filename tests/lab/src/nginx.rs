@@ -48,29 +48,12 @@ impl Nginx {
         fs::write(&configuration, configuration_text(name, port, &directory))?;
         let log = directory.join("error.log");
         let mut command = Command::new("nginx");
-        command
-            .arg("-p")
-            .arg(&directory)
-            .arg("-c")
-            .arg(&configuration)
-            .arg("-e")
-            .arg(&log);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut nginx = Self {
-            child: namespace.spawn(&mut command)?,
-            directory,
-        };
-        nginx
-            .wait_until_listening(namespace, name, port)
-            .with_context(|| {
-                format!(
-                    "nginx said: {}",
-                    fs::read_to_string(&log).unwrap_or_default().trim()
-                )
-            })?;
+        command.arg("-p").arg(&directory).arg("-c").arg(&configuration).arg("-e").arg(&log);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut nginx = Self { child: namespace.spawn(&mut command)?, directory };
+        nginx.wait_until_listening(namespace, name, port).with_context(|| {
+            format!("nginx said: {}", fs::read_to_string(&log).unwrap_or_default().trim())
+        })?;
         Ok(nginx)
     }
 
@@ -81,10 +64,7 @@ impl Nginx {
     pub fn stop(mut self) -> Result<Stopped> {
         let asked_ns = monotonic_ns();
         self.terminate()?;
-        Ok(Stopped {
-            asked_ns,
-            gone_ns: monotonic_ns(),
-        })
+        Ok(Stopped { asked_ns, gone_ns: monotonic_ns() })
     }
 
     fn wait_until_listening(&mut self, namespace: &Namespace, name: &str, port: u16) -> Result<()> {
@@ -93,19 +73,14 @@ impl Nginx {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(Err(status));
             }
-            namespace
-                .run(|| TcpStream::connect(address))
-                .ok()
-                .map(|_| Ok(()))
+            namespace.run(|| TcpStream::connect(address)).ok().map(|_| Ok(()))
         })?
         .or_else(|status| bail!("{name} ended: {status}"))
     }
 
     fn terminate(&mut self) -> Result<()> {
         kill(process_of(&self.child), Signal::SIGTERM).context("cannot stop nginx")?;
-        let status = wait_until("nginx has ended", PATIENCE, || {
-            self.child.try_wait().ok()?
-        })?;
+        let status = wait_until("nginx has ended", PATIENCE, || self.child.try_wait().ok()?)?;
         if let Some(signal) = status.signal() {
             bail!("nginx died of signal {signal}");
         }

@@ -33,15 +33,7 @@ const BPF_DIRECTORY: &str = "/sys/fs/bpf";
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     // Dies with the process that spawned it; --kill-child takes the rest along.
-    command.args([
-        "--pdeathsig",
-        "KILL",
-        "unshare",
-        "--mount",
-        "--pid",
-        "--net",
-        "--fork",
-    ]);
+    command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--net", "--fork"]);
     command.args(["--kill-child=SIGKILL", "--mount-proc", "--"]);
     command.arg(program);
     command
@@ -76,10 +68,7 @@ pub fn inside() -> bool {
 /// Outside. A test that cannot run has not passed.
 #[track_caller]
 pub fn require() {
-    assert!(
-        inside(),
-        "this test needs a private environment: run it with `cargo xtask test`"
-    );
+    assert!(inside(), "this test needs a private environment: run it with `cargo xtask test`");
 }
 
 /// Scratch memory: a directory on the private environment's tmpfs.
@@ -95,14 +84,9 @@ pub fn scratch() -> PathBuf {
 pub fn target_directory() -> Result<PathBuf> {
     let program = env::current_exe().context("cannot find this program's own file")?;
     // TARGET/debug/xtask, or TARGET/debug/deps/end_to_end-1234.
-    let profile = program
-        .ancestors()
-        .skip(1)
-        .find(|directory| !directory.ends_with("deps"));
+    let profile = program.ancestors().skip(1).find(|directory| !directory.ends_with("deps"));
     let target = profile.and_then(Path::parent);
-    target
-        .map(Path::to_path_buf)
-        .context("this program does not stand in a target directory")
+    target.map(Path::to_path_buf).context("this program does not stand in a target directory")
 }
 
 fn mount_over(kind: &str, directory: &str, options: &str) -> Result<()> {
@@ -140,10 +124,7 @@ mod tests {
     #[test]
     fn command_dies_with_its_parent_and_takes_all_along() {
         let command = command("true");
-        let words: Vec<_> = command
-            .get_args()
-            .map(|word| word.to_str().unwrap())
-            .collect();
+        let words: Vec<_> = command.get_args().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(words[..3], ["--pdeathsig", "KILL", "unshare"]);
         assert!(words.contains(&"--kill-child=SIGKILL"));
         assert_eq!(words.last(), Some(&"true"));

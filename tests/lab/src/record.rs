@@ -26,9 +26,7 @@ impl Flow {
     /// Who answered first.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
-        self.attempts
-            .iter()
-            .find_map(|attempt| attempt.result.as_deref().ok())
+        self.attempts.iter().find_map(|attempt| attempt.result.as_deref().ok())
     }
 
     /// Whether it stayed with its owner: no other server answered, and none failed.
@@ -36,10 +34,7 @@ impl Flow {
     pub fn stayed(&self) -> bool {
         let owner = self.owner();
         owner.is_some()
-            && self
-                .attempts
-                .iter()
-                .all(|attempt| attempt.result.as_deref().ok() == owner)
+            && self.attempts.iter().all(|attempt| attempt.result.as_deref().ok() == owner)
     }
 }
 
@@ -57,9 +52,7 @@ pub struct Record {
 impl Record {
     /// All connections that were opened for one request: short ones and those from fixed ports.
     pub fn connections(&self) -> impl Iterator<Item = &Attempt> {
-        self.short
-            .iter()
-            .chain(self.fixed.iter().flat_map(|flow| &flow.attempts))
+        self.short.iter().chain(self.fixed.iter().flat_map(|flow| &flow.attempts))
     }
 
     /// Connections begun in `from_ns .. until_ns` that failed.
@@ -91,10 +84,7 @@ impl Record {
 
     /// Flows, kept or of a fixed port, whose owner is not `victim`.
     pub fn flows_of_living(&self, victim: &str) -> impl Iterator<Item = &Flow> {
-        self.kept
-            .iter()
-            .chain(&self.fixed)
-            .filter(move |flow| flow.owner() != Some(victim))
+        self.kept.iter().chain(&self.fixed).filter(move |flow| flow.owner() != Some(victim))
     }
 
     /// Of [`Record::flows_of_living`], those that changed their backend or failed.
@@ -114,27 +104,14 @@ mod tests {
     use crate::connection::Stage;
 
     fn attempt(started_ns: u64, backend: Option<&str>) -> Attempt {
-        let refused = Failure {
-            stage: Stage::Connect,
-            kind: ErrorKind::ConnectionRefused,
-        };
+        let refused = Failure { stage: Stage::Connect, kind: ErrorKind::ConnectionRefused };
         let result = backend.map(str::to_owned).ok_or(refused);
-        Attempt {
-            started_ns,
-            finished_ns: started_ns + 1,
-            result,
-        }
+        Attempt { started_ns, finished_ns: started_ns + 1, result }
     }
 
     fn flow(backends: &[Option<&str>]) -> Flow {
-        let attempts = (0..)
-            .zip(backends)
-            .map(|(at, backend)| attempt(at, *backend))
-            .collect();
-        Flow {
-            source_port: 20_000,
-            attempts,
-        }
+        let attempts = (0..).zip(backends).map(|(at, backend)| attempt(at, *backend)).collect();
+        Flow { source_port: 20_000, attempts }
     }
 
     #[test]
@@ -153,10 +130,7 @@ mod tests {
     fn only_flows_of_the_living_count_as_moved() {
         let record = Record {
             kept: vec![flow(&[Some("victim"), None]), flow(&[Some("a"), None])],
-            fixed: vec![
-                flow(&[Some("victim"), None, Some("b")]),
-                flow(&[Some("b"), Some("b")]),
-            ],
+            fixed: vec![flow(&[Some("victim"), None, Some("b")]), flow(&[Some("b"), Some("b")])],
             ..Record::default()
         };
         assert_eq!(record.moved_flows("victim").count(), 1);
@@ -166,12 +140,7 @@ mod tests {
     #[test]
     fn failures_are_counted_by_when_the_connection_began() {
         let record = Record {
-            short: vec![
-                attempt(9, None),
-                attempt(10, None),
-                attempt(19, None),
-                attempt(20, None),
-            ],
+            short: vec![attempt(9, None), attempt(10, None), attempt(19, None), attempt(20, None)],
             fixed: vec![flow(&[None, Some("a")])],
             ..Record::default()
         };

@@ -45,17 +45,10 @@ impl Watch {
         let board = agent.board()?;
         let skipped_before = board.backend_counters(index)?.skipped;
         // Targets stand in the order of the configuration, as backends do where each has its own.
-        let watch = Self {
-            board,
-            backend: index,
-            target: target_of(&list, backend)?,
-            skipped_before,
-        };
+        let watch =
+            Self { board, backend: index, target: target_of(&list, backend)?, skipped_before };
         let state = watch.board.target(watch.target)?.state;
-        ensure!(
-            state == STATE_HEALTHY,
-            "{backend} is not healthy at the start: state {state}"
-        );
+        ensure!(state == STATE_HEALTHY, "{backend} is not healthy at the start: state {state}");
         Ok(watch)
     }
 
@@ -70,20 +63,10 @@ impl Watch {
             let now = monotonic_ns();
             if self.skipped_before < skipped {
                 let record = self.board.target(self.target)?;
-                ensure!(
-                    record.state == STATE_SICK,
-                    "skipped in state {}",
-                    record.state
-                );
-                return Ok(Skipped {
-                    condemned_ns: record.changed_ns,
-                    skipped_ns: now,
-                });
+                ensure!(record.state == STATE_SICK, "skipped in state {}", record.state);
+                return Ok(Skipped { condemned_ns: record.changed_ns, skipped_ns: now });
             }
-            ensure!(
-                now < end_ns,
-                "waited {limit:?} in vain until the kernel skips the backend"
-            );
+            ensure!(now < end_ns, "waited {limit:?} in vain until the kernel skips the backend");
             thread::sleep(LOOK_INTERVAL);
         }
     }
@@ -94,10 +77,7 @@ impl Watch {
     /// When it does not happen within `limit`.
     pub fn until_healthy(&mut self, limit: Duration) -> Result<u64> {
         let record = wait_until("the backend is healthy again", limit, || {
-            self.board
-                .target(self.target)
-                .ok()
-                .filter(|record| record.state == STATE_HEALTHY)
+            self.board.target(self.target).ok().filter(|record| record.state == STATE_HEALTHY)
         })?;
         Ok(record.changed_ns)
     }
@@ -119,10 +99,7 @@ pub fn find<'list>(list: &'list Value, backend: &str) -> Option<&'list Value> {
 
 fn target_of(list: &Value, backend: &str) -> Result<u32> {
     let all = backends(list).context("no list of backends")?;
-    let place = all
-        .iter()
-        .position(|view| names(view, backend))
-        .context("not in the list")?;
+    let place = all.iter().position(|view| names(view, backend)).context("not in the list")?;
     Ok(u32::try_from(place)?)
 }
 
@@ -131,7 +108,5 @@ fn backends(list: &Value) -> Option<&Vec<Value>> {
 }
 
 fn names(view: &Value, backend: &str) -> bool {
-    view["name"]
-        .as_str()
-        .is_some_and(|name| name.rsplit('.').next() == Some(backend))
+    view["name"].as_str().is_some_and(|name| name.rsplit('.').next() == Some(backend))
 }

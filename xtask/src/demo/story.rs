@@ -83,11 +83,7 @@ impl Facts {
 pub(crate) fn milliseconds(from_ns: u64, until_ns: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
     let span = |ns: u64| ns as f64 / 1e6;
-    if from_ns <= until_ns {
-        span(until_ns - from_ns)
-    } else {
-        -span(from_ns - until_ns)
-    }
+    if from_ns <= until_ns { span(until_ns - from_ns) } else { -span(from_ns - until_ns) }
 }
 
 /// Builds the network, lets one backend die and return under load, and says what was seen.
@@ -99,11 +95,7 @@ pub(crate) fn play(family: Family, program: Program) -> Result<Facts> {
         servers.push(Nginx::start(&backend.namespace, &backend.name, PORT)?);
     }
     let verdict_to_kernel_ns = meter::measure()?;
-    let configuration = Configuration {
-        family,
-        program,
-        ..Configuration::usual()
-    };
+    let configuration = Configuration { family, program, ..Configuration::usual() };
     println!("sickbay run: {}", configuration.summary());
     let text = configuration.text(&network);
     let agent = Agent::start(&network.host.namespace, &configuration.instance, &text)?;
@@ -120,11 +112,7 @@ pub(crate) fn play(family: Family, program: Program) -> Result<Facts> {
     thread::sleep(CALM);
 
     println!("{victim} is started again ...");
-    servers.push(Nginx::start(
-        &network.backends[VICTIM].namespace,
-        &victim,
-        PORT,
-    )?);
+    servers.push(Nginx::start(&network.backends[VICTIM].namespace, &victim, PORT)?);
     let returned_ns = monotonic_ns();
     let acquitted_ns = watch.until_healthy(PATIENCE)?;
     let first_answer_ns = wait_until("the backend answers a connection again", PATIENCE, || {

@@ -25,28 +25,16 @@ pub(crate) fn print(facts: &Facts) {
     );
     println!("{}   {victim} listens again", at(facts.returned_ns));
     println!("{}   its register acquits it", at(facts.acquitted_ns));
-    println!(
-        "{}   the first new connection reaches it",
-        at(facts.first_answer_ns)
-    );
+    println!("{}   the first new connection reaches it", at(facts.first_answer_ns));
     print_counts(facts);
 }
 
 fn print_counts(facts: &Facts) {
     let record = &facts.record;
     let living = record.flows_of_living(&facts.victim).count();
-    println!(
-        "\n  connections opened            {:>7}",
-        record.connections().count()
-    );
-    println!(
-        "  failed before the verdict     {:>7}",
-        facts.failed_before_verdict()
-    );
-    println!(
-        "  failed after the verdict      {:>7}",
-        facts.failed_after_verdict()
-    );
+    println!("\n  connections opened            {:>7}", record.connections().count());
+    println!("  failed before the verdict     {:>7}", facts.failed_before_verdict());
+    println!("  failed after the verdict      {:>7}", facts.failed_after_verdict());
     println!("  new flows skipped past it     {:>7}", facts.skipped_count);
     println!(
         "  flows of the living that moved{:>7}   of {living}: kept connections and fixed ports",
@@ -71,21 +59,14 @@ fn print_counts(facts: &Facts) {
         });
         let mut answers: Vec<String> = answers.collect();
         answers.dedup();
-        println!(
-            "  moved: client port {}: {}",
-            flow.source_port,
-            answers.join(", ")
-        );
+        println!("  moved: client port {}: {}", flow.source_port, answers.join(", "));
     }
 }
 
 /// The facts as one object.
 pub(crate) fn json(facts: &Facts) -> Value {
     let refused = facts.record.connections().filter(|attempt| {
-        attempt
-            .result
-            .as_ref()
-            .is_err_and(|failure| failure.kind == ErrorKind::ConnectionRefused)
+        attempt.result.as_ref().is_err_and(|failure| failure.kind == ErrorKind::ConnectionRefused)
     });
     json!({
         "backends": facts.backend_count,

@@ -9,13 +9,8 @@ use serde_json::Value;
 use crate::cargo;
 
 /// Packages whose tests are run; those of [`KERNEL_PACKAGE`] need a private environment.
-pub(crate) const UNIT_PACKAGES: [&str; 5] = [
-    "sickbay-core",
-    "sickbay-shared",
-    "sickbay",
-    "sickbay-lab",
-    "xtask",
-];
+pub(crate) const UNIT_PACKAGES: [&str; 5] =
+    ["sickbay-core", "sickbay-shared", "sickbay", "sickbay-lab", "xtask"];
 /// The package of the tests that need a kernel.
 const KERNEL_PACKAGE: &str = "sickbay-tests";
 
@@ -35,20 +30,13 @@ pub(crate) struct Program {
 /// # Errors
 /// When one does not build.
 pub(crate) fn build() -> Result<Vec<Program>> {
-    let mut words = vec![
-        "test",
-        "--no-run",
-        "--message-format",
-        "json-render-diagnostics",
-    ];
+    let mut words = vec!["test", "--no-run", "--message-format", "json-render-diagnostics"];
     for package in UNIT_PACKAGES.iter().chain([&KERNEL_PACKAGE]) {
         words.extend(["--package", package]);
     }
     println!("$ cargo {}", words.join(" "));
-    let output = cargo::command(&words)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
+    let output =
+        cargo::command(&words).stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(output.status.success(), "the tests do not build");
     let text = String::from_utf8(output.stdout).context("cargo's messages are UTF-8")?;
     Ok(text.lines().filter_map(program).collect())
@@ -81,10 +69,7 @@ mod tests {
         let program = program(MESSAGE).unwrap();
         assert_eq!(program.name, "end_to_end");
         assert!(program.privileged);
-        assert_eq!(
-            program.path,
-            PathBuf::from("/x/target/debug/deps/end_to_end-1")
-        );
+        assert_eq!(program.path, PathBuf::from("/x/target/debug/deps/end_to_end-1"));
     }
 
     #[test]
@@ -92,9 +77,6 @@ mod tests {
         let library = r#"{"reason":"compiler-artifact","manifest_path":"/x/Cargo.toml",
             "target":{"kind":["lib"],"name":"x"},"profile":{"test":false},"executable":null}"#;
         assert_eq!(program(library), None);
-        assert_eq!(
-            program(r#"{"reason":"build-finished","success":true}"#),
-            None
-        );
+        assert_eq!(program(r#"{"reason":"build-finished","success":true}"#), None);
     }
 }

@@ -84,10 +84,7 @@ impl Counts {
     }
 
     const fn one_failed() -> Self {
-        Self {
-            passed: 0,
-            failed: 1,
-        }
+        Self { passed: 0, failed: 1 }
     }
 }
 
@@ -190,10 +187,7 @@ fn lines_of(child: &mut Child) -> Result<mpsc::Receiver<String>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-            if sender
-                .send(String::from_utf8_lossy(&line).into_owned())
-                .is_err()
-            {
+            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                 break;
             }
         }
@@ -211,10 +205,7 @@ fn summary(line: &str) -> Option<Counts> {
         })
     };
     let ignored = count(" ignored").unwrap_or(0);
-    Some(Counts {
-        passed: count(" passed")?,
-        failed: count(" failed")? + ignored,
-    })
+    Some(Counts { passed: count(" passed")?, failed: count(" failed")? + ignored })
 }
 
 #[cfg(test)]
@@ -225,26 +216,14 @@ mod tests {
     fn summary_is_read() {
         let line = "test result: ok. 13 passed; 0 failed; 0 ignored; 0 measured; \
                     0 filtered out; finished in 0.01s";
-        assert_eq!(
-            summary(line),
-            Some(Counts {
-                passed: 13,
-                failed: 0
-            })
-        );
+        assert_eq!(summary(line), Some(Counts { passed: 13, failed: 0 }));
     }
 
     #[test]
     fn failed_and_ignored_tests_count_as_failed() {
         let line = "test result: FAILED. 2 passed; 1 failed; 3 ignored; 0 measured; \
                     0 filtered out; finished in 1.25s";
-        assert_eq!(
-            summary(line),
-            Some(Counts {
-                passed: 2,
-                failed: 4
-            })
-        );
+        assert_eq!(summary(line), Some(Counts { passed: 2, failed: 4 }));
     }
 
     #[test]
@@ -255,25 +234,9 @@ mod tests {
 
     #[test]
     fn every_privileged_program_is_in_exactly_one_suite() {
-        for name in [
-            "agree",
-            "board",
-            "attach",
-            "end_to_end",
-            "bad_input",
-            "scale",
-            "new_one",
-        ] {
-            let program = Program {
-                name: name.to_owned(),
-                privileged: true,
-                path: "x".into(),
-            };
-            assert_eq!(
-                SUITES.iter().filter(|suite| suite.has(&program)).count(),
-                1,
-                "{name}"
-            );
+        for name in ["agree", "board", "attach", "end_to_end", "bad_input", "scale", "new_one"] {
+            let program = Program { name: name.to_owned(), privileged: true, path: "x".into() };
+            assert_eq!(SUITES.iter().filter(|suite| suite.has(&program)).count(), 1, "{name}");
         }
     }
 
@@ -283,13 +246,7 @@ mod tests {
         command.arg("60");
         let start = Instant::now();
         let counts = run_program(command, start + Duration::from_millis(50)).unwrap();
-        assert_eq!(
-            counts,
-            Counts {
-                passed: 0,
-                failed: 1
-            }
-        );
+        assert_eq!(counts, Counts { passed: 0, failed: 1 });
         assert!(start.elapsed() < Duration::from_secs(30));
     }
 
@@ -297,12 +254,6 @@ mod tests {
     fn program_that_dies_without_a_summary_has_failed() {
         let deadline = Instant::now() + Duration::from_secs(60);
         let counts = run_program(Command::new("false"), deadline).unwrap();
-        assert_eq!(
-            counts,
-            Counts {
-                passed: 0,
-                failed: 1
-            }
-        );
+        assert_eq!(counts, Counts { passed: 0, failed: 1 });
     }
 }

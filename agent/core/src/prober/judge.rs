@@ -38,10 +38,7 @@ struct Judge {
 
 impl Judges {
     pub(super) fn new(specs: &[JudgeSpec], targets: &[Target]) -> Self {
-        assert!(
-            specs.is_sorted_by_key(|spec| spec.target),
-            "judges are not sorted by target"
-        );
+        assert!(specs.is_sorted_by_key(|spec| spec.target), "judges are not sorted by target");
         u32::try_from(specs.len()).expect("indices are u32");
         let judges: Box<[Judge]> = specs
             .iter()
@@ -50,16 +47,9 @@ impl Judges {
                 Judge::new(spec, target.history().registers[HAPPY])
             })
             .collect();
-        let warming = judges
-            .iter()
-            .filter(|judge| judge.verdict == Verdict::Warming);
+        let warming = judges.iter().filter(|judge| judge.verdict == Verdict::Warming);
         let warming_count = warming.count() as u32;
-        Self {
-            judges,
-            changed_head: NONE,
-            changed_tail: NONE,
-            warming_count,
-        }
+        Self { judges, changed_head: NONE, changed_tail: NONE, warming_count }
     }
 
     pub(super) fn target(&self, judge: u32) -> u32 {
@@ -85,10 +75,7 @@ impl Judges {
     /// Whether the results say so for each of these judges; false for none.
     pub(super) fn all_sick(&self, judges: Range<u32>) -> bool {
         let judges = &self.judges[judges.start as usize..judges.end as usize];
-        !judges.is_empty()
-            && judges
-                .iter()
-                .all(|judge| judge.probed.state() == Verdict::Sick)
+        !judges.is_empty() && judges.iter().all(|judge| judge.probed.state() == Verdict::Sick)
     }
 
     /// A determinate result is in `happy`; it also ends what was unknown.

@@ -52,10 +52,7 @@ impl Target {
         let judge_end = plan.judges.partition_point(|judge| judge.target.0 <= index);
         let judges = &plan.judges[judge_first..judge_end];
         // With several rules over one register the largest clamps: the others want no more.
-        let threshold = judges
-            .iter()
-            .map(|judge| judge.rule.goods_to_healthy())
-            .max();
+        let threshold = judges.iter().map(|judge| judge.rule.goods_to_healthy()).max();
         Self {
             history: History {
                 registers: register::prefilled(spec.initial, threshold.unwrap_or(u8::MAX)),
@@ -129,9 +126,7 @@ impl Target {
 
     /// Whether it turned unknown just now: asked at each of its slots.
     pub(super) fn fell_silent(&mut self, interval_ns: Nanos, start_ns: Nanos, now: Nanos) -> bool {
-        let limit_ns = interval_ns
-            .saturating_mul(UNKNOWN_INTERVALS)
-            .max(UNKNOWN_NS_MIN);
+        let limit_ns = interval_ns.saturating_mul(UNKNOWN_INTERVALS).max(UNKNOWN_NS_MIN);
         let heard_ns = self.history.last_result_ns.max(start_ns);
         if self.history.unknown || now.saturating_sub(heard_ns) < limit_ns {
             return false;
@@ -149,17 +144,9 @@ impl Target {
             return false;
         };
         register::record(&mut history.registers, outcome, self.family);
-        history.last_ns = if is_reception(outcome) {
-            duration_ns
-        } else {
-            0
-        };
+        history.last_ns = if is_reception(outcome) { duration_ns } else { 0 };
         if good {
-            average::add(
-                &mut history.average_s,
-                &mut self.rate,
-                duration_ns as f64 / 1e9,
-            );
+            average::add(&mut history.average_s, &mut self.rate, duration_ns as f64 / 1e9);
         }
         history.last_result_ns = now;
         history.indeterminate = 0;
@@ -170,8 +157,5 @@ impl Target {
 
 /// Whether all that was waited for came; Varnish gives a time for these alone.
 const fn is_reception(outcome: Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Connected | Outcome::Answered { .. } | Outcome::Malformed(_)
-    )
+    matches!(outcome, Outcome::Connected | Outcome::Answered { .. } | Outcome::Malformed(_))
 }

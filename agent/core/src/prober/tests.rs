@@ -12,34 +12,20 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const ECANCELED: i32 = 125;
 const ECONNREFUSED: i32 = 111;
 
-const HTTP: ProbeKind = ProbeKind::Http {
-    expected_status: 200,
-    head: false,
-};
+const HTTP: ProbeKind = ProbeKind::Http { expected_status: 200, head: false };
 
 /// Targets with one judge each (2 of 3, nothing assumed), an interval of 1 s, a timeout of 200 ms.
 fn plan(target_count: u32, slot_count: u32, kind: ProbeKind) -> Plan {
-    let rule = Rule::Window {
-        window: 3,
-        threshold: 2,
-    };
+    let rule = Rule::Window { window: 3, threshold: 2 };
     let target = |index| TargetSpec {
         identity: u128::from(index),
         probe: ProbeIndex(0),
         family: Family::Ipv4,
         initial: 0,
     };
-    let judge = |index| JudgeSpec {
-        target: TargetIndex(index),
-        rule,
-        on_unknown: OnUnknown::Keep,
-    };
+    let judge = |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
     Plan {
-        probes: vec![ProbeSpec {
-            interval_ns: SECOND,
-            timeout_ns: 200 * MS,
-            kind,
-        }],
+        probes: vec![ProbeSpec { interval_ns: SECOND, timeout_ns: 200 * MS, kind }],
         targets: (0..target_count).map(target).collect(),
         judges: (0..target_count).map(judge).collect(),
         slot_count,
@@ -55,10 +41,7 @@ struct Bench {
 
 impl Bench {
     fn new(plan: &Plan) -> Self {
-        Self {
-            prober: Prober::new(plan, START),
-            now: START,
-        }
+        Self { prober: Prober::new(plan, START), now: START }
     }
 
     fn poll(&mut self) -> Option<Command> {

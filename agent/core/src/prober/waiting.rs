@@ -20,14 +20,8 @@ struct Queue {
 
 impl Default for Waiting {
     fn default() -> Self {
-        let empty = Queue {
-            head: NONE,
-            tail: NONE,
-        };
-        Self {
-            healthy: empty,
-            sick: empty,
-        }
+        let empty = Queue { head: NONE, tail: NONE };
+        Self { healthy: empty, sick: empty }
     }
 }
 
@@ -61,10 +55,6 @@ impl Waiting {
     }
 
     fn queue(&mut self, sick: bool) -> &mut Queue {
-        if sick {
-            &mut self.sick
-        } else {
-            &mut self.healthy
-        }
+        if sick { &mut self.sick } else { &mut self.healthy }
     }
 }

@@ -40,21 +40,14 @@ enum Place {
 }
 
 impl Chunk {
-    pub(super) const NEW: Self = Self {
-        place: Place::SizeFirst,
-        length: 0,
-    };
+    pub(super) const NEW: Self = Self { place: Place::SizeFirst, length: 0 };
 
     /// Takes in bytes, at least one; says how many of them were used.
     pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> (ChunkStep, usize) {
         if let Place::Data(left) = self.place {
             let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
             let left = left - skipped as u64;
-            self.place = if left == 0 {
-                Place::DataEnd
-            } else {
-                Place::Data(left)
-            };
+            self.place = if left == 0 { Place::DataEnd } else { Place::Data(left) };
             return (ChunkStep::More, skipped);
         }
         let step = match self.after(bytes[0]) {
@@ -65,11 +58,7 @@ impl Chunk {
             Some(None) => ChunkStep::Over,
             None => ChunkStep::Malformed,
         };
-        self.length = if bytes[0] == b'\n' {
-            0
-        } else {
-            self.length + 1
-        };
+        self.length = if bytes[0] == b'\n' { 0 } else { self.length + 1 };
         if LINE_BYTES_MAX as u32 <= self.length {
             return (ChunkStep::Malformed, 1);
         }
@@ -82,11 +71,7 @@ impl Chunk {
         let next = match (self.place, byte) {
             (Place::SizeFirst, _) => Place::Size(hex(byte)?),
             (Place::Size(size) | Place::Extension(size) | Place::SizeEnd(size), b'\n') => {
-                if size == 0 {
-                    Place::TrailerFirst
-                } else {
-                    Place::Data(size)
-                }
+                if size == 0 { Place::TrailerFirst } else { Place::Data(size) }
             }
             (Place::Size(size) | Place::Extension(size), b'\r') => Place::SizeEnd(size),
             (Place::Size(size), b';' | b' ' | b'\t') => Place::Extension(size),

@@ -81,10 +81,7 @@ enum Token {
 
 impl Header {
     pub(super) const NEW: Self = Self {
-        framing: Framing {
-            chunked: None,
-            length: None,
-        },
+        framing: Framing { chunked: None, length: None },
         place: Place::LineStart { after_field: false },
         field: Field::Other,
         length: 0,
@@ -134,11 +131,7 @@ impl Header {
                 return HeaderStep::More;
             }
         }
-        if self.on_text(byte) {
-            HeaderStep::More
-        } else {
-            HeaderStep::Malformed
-        }
+        if self.on_text(byte) { HeaderStep::More } else { HeaderStep::Malformed }
     }
 
     fn on_line_end(&mut self) -> HeaderStep {
@@ -172,10 +165,7 @@ impl Header {
                 if !self.end_field() {
                     return false;
                 }
-                self.field = Field::Candidate {
-                    length: true,
-                    coding: true,
-                };
+                self.field = Field::Candidate { length: true, coding: true };
                 self.place = Place::Name { length: 0 };
                 self.on_name(byte, 0)
             }
@@ -192,18 +182,10 @@ impl Header {
     fn on_name(&mut self, byte: u8, length: u32) -> bool {
         if byte == b':' || is_blank(byte) {
             self.end_name(length);
-            self.place = if byte == b':' {
-                Place::Value
-            } else {
-                Place::NameEnd
-            };
+            self.place = if byte == b':' { Place::Value } else { Place::NameEnd };
             return 0 < length;
         }
-        if let Field::Candidate {
-            length: may_be_length,
-            coding,
-        } = &mut self.field
-        {
+        if let Field::Candidate { length: may_be_length, coding } = &mut self.field {
             let at = length as usize;
             let lower = byte.to_ascii_lowercase();
             *may_be_length &= CONTENT_LENGTH.get(at) == Some(&lower);
@@ -264,9 +246,9 @@ impl Number {
         match (self, byte) {
             (Self::Before, b' ' | b'\t') => Some(Self::Before),
             (Self::Before, b'0'..=b'9') => Some(Self::Digits(u64::from(byte & 15))),
-            (Self::Digits(value), b'0'..=b'9') => Some(Self::Digits(
-                value.checked_mul(10)?.checked_add(u64::from(byte & 15))?,
-            )),
+            (Self::Digits(value), b'0'..=b'9') => {
+                Some(Self::Digits(value.checked_mul(10)?.checked_add(u64::from(byte & 15))?))
+            }
             (Self::Digits(value) | Self::After(value), b' ' | b'\t') => Some(Self::After(value)),
             (Self::Digits(value) | Self::After(value), b',') => {
                 agree(length, value).then_some(Self::Before)

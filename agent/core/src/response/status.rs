@@ -31,12 +31,7 @@ pub(super) enum StatusStep {
 }
 
 impl Status {
-    pub(super) const NEW: Self = Self {
-        length: 0,
-        code: 0,
-        bad: false,
-        carriage: false,
-    };
+    pub(super) const NEW: Self = Self { length: 0, code: 0, bad: false, carriage: false };
 
     /// Whether it is no status line already, whatever comes.
     pub(super) const fn is_bad(self) -> bool {
@@ -81,10 +76,7 @@ impl Status {
             DIGIT => byte.is_ascii_digit(),
             SPACE | REASON => byte == b' ',
             CODE_FIRST..=CODE_LAST => {
-                self.code = self
-                    .code
-                    .wrapping_mul(10)
-                    .wrapping_add(u16::from(byte & 15));
+                self.code = self.code.wrapping_mul(10).wrapping_add(u16::from(byte & 15));
                 byte.is_ascii_digit()
             }
             _ => true,

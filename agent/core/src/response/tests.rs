@@ -5,9 +5,7 @@ use super::*;
 /// What a response comes to when it arrives whole and the peer then closes.
 fn whole(input: &[u8]) -> End {
     let mut response = Response::new(false);
-    response
-        .on_bytes(input)
-        .unwrap_or_else(|| response.on_close())
+    response.on_bytes(input).unwrap_or_else(|| response.on_close())
 }
 
 /// What it comes to without a close; `None` when more is awaited.
@@ -63,47 +61,20 @@ fn status_lines() {
 #[test]
 fn framing_is_found_without_a_close() {
     let table: &[(&[u8], Option<End>)] = &[
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-            Some(complete(200)),
-        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", Some(complete(200))),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", None),
-        (
-            b"HTTP/1.1 200 OK\r\ncontent-LENGTH:0\r\n\r\n",
-            Some(complete(200)),
-        ),
+        (b"HTTP/1.1 200 OK\r\ncontent-LENGTH:0\r\n\r\n", Some(complete(200))),
         (b"HTTP/1.1 200 OK\r\n\r\nbody", None),
-        (
-            b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
-            Some(complete(204)),
-        ),
-        (
-            b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n",
-            Some(complete(304)),
-        ),
-        (
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
-            Some(complete(101)),
-        ),
+        (b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", Some(complete(204))),
+        (b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n", Some(complete(304))),
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", Some(complete(101))),
         // More than was announced is the next message, not ours.
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/9",
-            Some(complete(200)),
-        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/9", Some(complete(200))),
         // Obsolete line folding goes on with the value (RFC 9112, section 5.2).
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 1\r\n\r\nx",
-            Some(complete(200)),
-        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 1\r\n\r\nx", Some(complete(200))),
         (b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n", None),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length-Not: 0\r\nXContent-Length: 0\r\n\r\n",
-            None,
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n",
-            Some(complete(200)),
-        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length-Not: 0\r\nXContent-Length: 0\r\n\r\n", None),
+        (b"HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n", Some(complete(200))),
     ];
     for (input, expected) in table {
         assert_eq!(open(input, false), *expected, "{}", input.escape_ascii());
@@ -179,10 +150,7 @@ fn chunks() {
     let table: &[(&[u8], End)] = &[
         (b"5\r\nhello\r\n0\r\n\r\n", complete(200)),
         (b"5\nhello\n0\n\n", complete(200)),
-        (
-            b"A;name=\"v\"\r\n0123456789\r\n1 ;x\r\n.\r\n000\r\n\r\n",
-            complete(200),
-        ),
+        (b"A;name=\"v\"\r\n0123456789\r\n1 ;x\r\n.\r\n000\r\n\r\n", complete(200)),
         (b"0\r\nTrailer: x\r\nOther: y\r\n\r\n", complete(200)),
         (b"5\r\nhel", End::Truncated),
         (b"5\r\nhello\r\n", End::Truncated),
@@ -200,11 +168,7 @@ fn chunks() {
         (b"0\r\n\rx", CHUNK),
     ];
     for (body, expected) in table {
-        let input = [
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-            *body,
-        ]
-        .concat();
+        let input = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", *body].concat();
         assert_eq!(whole(&input), *expected, "{}", input.escape_ascii());
     }
 }
@@ -238,15 +202,9 @@ fn informational_responses_are_passed_over() {
     assert_eq!(response.line().as_bytes(), b"HTTP/1.1 200 OK");
 
     let informational = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(8);
-    assert_eq!(
-        whole(&[&informational[..], b"HTTP/1.1 204 x\r\n\r\n"].concat()),
-        complete(204)
-    );
+    assert_eq!(whole(&[&informational[..], b"HTTP/1.1 204 x\r\n\r\n"].concat()), complete(204));
     let informational = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(9);
-    assert_eq!(
-        whole(&informational),
-        End::Malformed(Malformed::TooManyInformational)
-    );
+    assert_eq!(whole(&informational), End::Malformed(Malformed::TooManyInformational));
 }
 
 #[test]
@@ -287,23 +245,15 @@ fn body_is_cut_and_stands_headers_are_cut_and_do_not() {
     let input = |head: &[u8]| [head, &vec![b'1'; length - head.len()]].concat();
     let table: &[(&[u8], End)] = &[
         (b"HTTP/1.1 200 OK\r\n\r\n", complete(200)),
-        (
-            b"HTTP/1.1 503 OK\r\nContent-Length: 9999999\r\n\r\n",
-            complete(503),
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n",
-            complete(200),
-        ),
+        (b"HTTP/1.1 503 OK\r\nContent-Length: 9999999\r\n\r\n", complete(503)),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n", complete(200)),
     ];
     for (head, expected) in table {
         let input = input(head);
         assert_eq!(open(&input[..length - 1], false), None);
         assert_eq!(open(&input, false), Some(*expected));
     }
-    let endless = b"HTTP/1.1 200 OK\r\n"
-        .iter()
-        .chain(b"x: y\r\n".iter().cycle());
+    let endless = b"HTTP/1.1 200 OK\r\n".iter().chain(b"x: y\r\n".iter().cycle());
     let endless: Vec<u8> = endless.copied().take(length).collect();
     assert_eq!(open(&endless, false), Some(HEADER));
 }

@@ -80,11 +80,7 @@ impl Default for Flight {
 
 impl Flight {
     pub(super) fn start(&mut self, peer: &Peer, http: bool, random: &mut Random, now: Nanos) {
-        let jitter_ns = if peer.jitter_ns == 0 {
-            0
-        } else {
-            random.below(peer.jitter_ns + 1)
-        };
+        let jitter_ns = if peer.jitter_ns == 0 { 0 } else { random.below(peer.jitter_ns + 1) };
         let mut lost_ns = 0;
         let mut again_ns = SECOND_NS;
         while lost_ns < 60 * SECOND_NS && random.below(1000) < u64::from(peer.loss_permille) {
@@ -107,24 +103,16 @@ impl Flight {
         let first = self.had;
         let there_ns = (self.first_ns + self.gap_ns * first as Nanos).max(now);
         (self.answer_ns, self.answer) = if first < self.response.len() {
-            let most = if self.gap_ns == 0 {
-                RECEIVE_BYTES_MAX
-            } else {
-                1
-            };
+            let most = if self.gap_ns == 0 { RECEIVE_BYTES_MAX } else { 1 };
             let end = self.response.len().min(first + most);
             (there_ns, Answer::Bytes { first, end })
         } else {
             match self.last {
                 Last::Close => (there_ns, Answer::Bytes { first, end: first }),
                 Last::Silence => (Nanos::MAX, Answer::Closed),
-                Last::Reset => (
-                    there_ns,
-                    Answer::Failed {
-                        phase: Phase::Receive,
-                        errno: ECONNRESET,
-                    },
-                ),
+                Last::Reset => {
+                    (there_ns, Answer::Failed { phase: Phase::Receive, errno: ECONNRESET })
+                }
             }
         };
     }
@@ -135,18 +123,8 @@ impl Flight {
         if self.answer_ns <= now {
             return false;
         }
-        let phase = if self.open_ns <= now {
-            Phase::Receive
-        } else {
-            Phase::Connect
-        };
-        (self.answer_ns, self.answer) = (
-            now,
-            Answer::Failed {
-                phase,
-                errno: ECANCELED,
-            },
-        );
+        let phase = if self.open_ns <= now { Phase::Receive } else { Phase::Connect };
+        (self.answer_ns, self.answer) = (now, Answer::Failed { phase, errno: ECANCELED });
         true
     }
 
@@ -157,13 +135,7 @@ impl Flight {
     /// The answer to the start.
     fn answer_start(&mut self, now: Nanos) {
         (self.answer_ns, self.answer) = match self.failure {
-            Some((Phase::Socket, errno)) => (
-                now,
-                Answer::Failed {
-                    phase: Phase::Socket,
-                    errno,
-                },
-            ),
+            Some((Phase::Socket, errno)) => (now, Answer::Failed { phase: Phase::Socket, errno }),
             Some((phase, errno)) => (self.open_ns, Answer::Failed { phase, errno }),
             None if self.open_ns == Nanos::MAX => (Nanos::MAX, Answer::Closed),
             // A TCP probe's answer is the handshake.

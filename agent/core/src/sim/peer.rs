@@ -69,12 +69,7 @@ impl Peer {
     /// Behaves so, without delay or loss.
     #[must_use]
     pub const fn new(behaviour: Behaviour) -> Self {
-        Self {
-            behaviour,
-            delay_ns: 0,
-            jitter_ns: 0,
-            loss_permille: 0,
-        }
+        Self { behaviour, delay_ns: 0, jitter_ns: 0, loss_permille: 0 }
     }
 
     /// The same after `delay_ns`.

@@ -11,10 +11,7 @@ use crate::text::Bits;
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1000 * MS;
 const START: Nanos = 1_000_000 * SECOND;
-const HTTP: ProbeKind = ProbeKind::Http {
-    expected_status: 200,
-    head: false,
-};
+const HTTP: ProbeKind = ProbeKind::Http { expected_status: 200, head: false };
 
 /// Targets with one judge each.
 fn plan(target_count: u32, rule: Rule, initial: u8, probe: ProbeSpec, slot_count: u32) -> Plan {
@@ -24,11 +21,7 @@ fn plan(target_count: u32, rule: Rule, initial: u8, probe: ProbeSpec, slot_count
         family: Family::Ipv4,
         initial,
     };
-    let judge = |index| JudgeSpec {
-        target: TargetIndex(index),
-        rule,
-        on_unknown: OnUnknown::Keep,
-    };
+    let judge = |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
     Plan {
         probes: vec![probe],
         targets: (0..target_count).map(target).collect(),
@@ -43,11 +36,7 @@ const fn window(window: u8, threshold: u8) -> Rule {
 }
 
 const fn http(interval_ns: Nanos, timeout_ns: Nanos) -> ProbeSpec {
-    ProbeSpec {
-        interval_ns,
-        timeout_ns,
-        kind: HTTP,
-    }
+    ProbeSpec { interval_ns, timeout_ns, kind: HTTP }
 }
 
 const fn answers(bytes: &'static [u8]) -> Peer {
@@ -82,10 +71,7 @@ impl Log {
     }
 
     fn starts_of(&self, target: u32) -> Vec<Nanos> {
-        let of = self
-            .starts
-            .iter()
-            .filter(|(_, started)| started.0 == target);
+        let of = self.starts.iter().filter(|(_, started)| started.0 == target);
         of.map(|&(at_ns, _)| at_ns).collect()
     }
 }

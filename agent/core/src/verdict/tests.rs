@@ -92,10 +92,7 @@ fn verdict_is_the_first_that_applies() {
     let every = [Verdict::Warming, Verdict::Healthy, Verdict::Sick];
     for probed in every {
         for (unknown, policy) in [(false, Keep), (false, ToSick), (true, Keep), (true, ToSick)] {
-            assert_eq!(
-                verdict(probed, ForceHealthy, unknown, policy),
-                Verdict::Healthy
-            );
+            assert_eq!(verdict(probed, ForceHealthy, unknown, policy), Verdict::Healthy);
             assert_eq!(verdict(probed, ForceSick, unknown, policy), Verdict::Sick);
         }
         assert_eq!(verdict(probed, Auto, true, ToSick), Verdict::Sick);
@@ -123,13 +120,7 @@ fn good_in_window(results: &[bool], window: usize, threshold: usize) -> bool {
 
 /// The consecutive rule over a list: healthy after a run of goods, sick after a run of bads.
 fn after_runs(results: &[bool], fall: usize, rise: usize, before: Verdict) -> Verdict {
-    let run = |wanted: bool| {
-        results
-            .iter()
-            .rev()
-            .take_while(|&&good| good == wanted)
-            .count()
-    };
+    let run = |wanted: bool| results.iter().rev().take_while(|&&good| good == wanted).count();
     match (run(true), run(false)) {
         (goods, _) if rise <= goods => Verdict::Healthy,
         (_, bads) if fall <= bads => Verdict::Sick,

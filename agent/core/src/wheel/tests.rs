@@ -55,9 +55,8 @@ fn far_timers_come_down_the_levels() {
     // Just below, at and above each level's span, from a present that is no round number.
     let now = 123_456_789 * MS;
     let spans = (0..7).map(|level| 64_u64.pow(level));
-    let ahead: Vec<u64> = spans
-        .flat_map(|span| [span, span + 1, 63 * span, 64 * span - 1])
-        .collect();
+    let ahead: Vec<u64> =
+        spans.flat_map(|span| [span, span + 1, 63 * span, 64 * span - 1]).collect();
     let mut wheel = Wheel::new(ahead.len() as u32, now);
     for (index, &ticks) in (0..).zip(&ahead) {
         wheel.arm(index, now + ticks * MS);

@@ -40,23 +40,10 @@ pub(super) struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     pub(super) fn new(output: Output, settings: &'a Settings) -> Self {
-        let names: Vec<String> = settings
-            .names
-            .iter()
-            .map(|name| name.escape_debug().to_string())
-            .collect();
-        let name_width = names
-            .iter()
-            .map(|name| name.chars().count())
-            .max()
-            .unwrap_or(0)
-            .max(6);
-        Self {
-            output,
-            settings,
-            names,
-            name_width,
-        }
+        let names: Vec<String> =
+            settings.names.iter().map(|name| name.escape_debug().to_string()).collect();
+        let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(6);
+        Self { output, settings, names, name_width }
     }
 
     /// What stands above the lines.

@@ -71,12 +71,7 @@ impl LineSink {
     /// A sink that is content with `count` probes of each target.
     pub(super) fn new(tallies: Arc<[Tally]>, lines: Sender<Line>, count: Option<u64>) -> Self {
         let told = vec![None; tallies.len()];
-        Self {
-            tallies,
-            lines,
-            count,
-            told,
-        }
+        Self { tallies, lines, count, told }
     }
 }
 
@@ -95,9 +90,7 @@ impl Sink for LineSink {
         let verdict = prober.verdict(JudgeIndex(report.target.0));
         let before = self.told[index].replace(verdict);
         tally.add(report);
-        tally
-            .verdict
-            .store(u8::from(verdict == Verdict::Healthy), Ordering::Release);
+        tally.verdict.store(u8::from(verdict == Verdict::Healthy), Ordering::Release);
         let line = Line {
             time: SystemTime::now(),
             report: *report,

@@ -58,11 +58,7 @@ impl Settings {
         let interval_ns = span("--interval", arguments.interval, bounds)?;
         let bounds = (TIMEOUT_NS_MIN, TIMEOUT_NS_MAX);
         let timeout_ns = span("--timeout", arguments.timeout, bounds)?;
-        if arguments
-            .host
-            .as_deref()
-            .is_some_and(|host| !is_header_value(host))
-        {
+        if arguments.host.as_deref().is_some_and(|host| !is_header_value(host)) {
             return refuse("--host has characters that no Host header may have".to_owned());
         }
         let mut notes = Vec::new();
@@ -72,9 +68,7 @@ impl Settings {
             let address = place.resolve(text, &mut notes)?;
             endpoints.push(place.endpoint(address, arguments.host.as_deref()));
         }
-        let initial = arguments
-            .initial
-            .unwrap_or(arguments.threshold.saturating_sub(1));
+        let initial = arguments.initial.unwrap_or(arguments.threshold.saturating_sub(1));
         Ok(Self {
             names: arguments.targets.clone(),
             notes,
@@ -90,32 +84,16 @@ impl Settings {
 
     /// The one shard's plan: a judge for each target, in their order.
     pub(super) fn plan(&self) -> ShardPlan {
-        let rule = Rule::Window {
-            window: self.window,
-            threshold: self.threshold,
-        };
+        let rule = Rule::Window { window: self.window, threshold: self.threshold };
         let indices = 0..u32::try_from(self.names.len()).expect("a command line is short");
-        let judge = |index| JudgeSpec {
-            target: TargetIndex(index),
-            rule,
-            on_unknown: OnUnknown::Keep,
-        };
-        let spec = |kind| ProbeSpec {
-            interval_ns: self.interval_ns,
-            timeout_ns: self.timeout_ns,
-            kind,
-        };
-        let http = ProbeKind::Http {
-            expected_status: self.expected_status,
-            head: false,
-        };
+        let judge =
+            |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
+        let spec =
+            |kind| ProbeSpec { interval_ns: self.interval_ns, timeout_ns: self.timeout_ns, kind };
+        let http = ProbeKind::Http { expected_status: self.expected_status, head: false };
         let plan = Plan {
             probes: vec![spec(ProbeKind::Tcp), spec(http)],
-            targets: self
-                .endpoints
-                .iter()
-                .map(|entry| self.target_spec(entry))
-                .collect(),
+            targets: self.endpoints.iter().map(|entry| self.target_spec(entry)).collect(),
             judges: indices.map(judge).collect(),
             // Targets that are sick hold at most half: with two a target, all can be in flight.
             slot_count: u32::try_from((2 * self.names.len()).min(IN_FLIGHT_MAX))
@@ -124,11 +102,7 @@ impl Settings {
         };
         ShardPlan {
             plan,
-            endpoints: self
-                .endpoints
-                .iter()
-                .map(|(_, endpoint)| endpoint.clone())
-                .collect(),
+            endpoints: self.endpoints.iter().map(|(_, endpoint)| endpoint.clone()).collect(),
             targets: (0..self.names.len()).collect(),
             judges: (0..self.names.len()).collect(),
         }
@@ -140,11 +114,7 @@ impl Settings {
         TargetSpec {
             identity: hash::identity(text.as_bytes(), address.port(), &endpoint.request),
             probe: *probe,
-            family: if address.is_ipv4() {
-                Family::Ipv4
-            } else {
-                Family::Ipv6
-            },
+            family: if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 },
             initial: self.initial,
         }
     }
@@ -173,11 +143,7 @@ impl<'a> Place<'a> {
                 ));
             }
             let authority = with_port(text, written, Some("80"))?;
-            return Ok(Self {
-                authority,
-                written,
-                path: Some(path),
-            });
+            return Ok(Self { authority, written, path: Some(path) });
         }
         let written = text.strip_prefix("tcp://").unwrap_or(text);
         if let Some((scheme, _)) = written.split_once("://") {
@@ -193,11 +159,7 @@ impl<'a> Place<'a> {
                 text.escape_debug()
             ));
         }
-        Ok(Self {
-            authority: with_port(text, written, None)?,
-            written,
-            path: None,
-        })
+        Ok(Self { authority: with_port(text, written, None)?, written, path: None })
     }
 
     fn resolve(&self, text: &str, notes: &mut Vec<String>) -> Result<SocketAddr, UsageError> {
@@ -212,9 +174,7 @@ impl<'a> Place<'a> {
         let others = addresses.filter(|other| other.ip() != first.ip()).count();
         if 0 < others {
             let all = others + 1;
-            notes.push(format!(
-                "{text}: probing {first}, the first of {all} addresses"
-            ));
+            notes.push(format!("{text}: probing {first}, the first of {all} addresses"));
         } else if self.authority.parse::<SocketAddr>().is_err() {
             notes.push(format!("{text}: probing {first}"));
         }
@@ -231,14 +191,7 @@ impl<'a> Place<'a> {
         });
         let probe = if self.path.is_some() { HTTP } else { TCP };
         // By FIN: at this rate TIME_WAIT costs nothing, and no server logs a reset.
-        (
-            probe,
-            Endpoint {
-                address,
-                request,
-                close: CloseMode::Fin,
-            },
-        )
+        (probe, Endpoint { address, request, close: CloseMode::Fin })
     }
 }
 
@@ -254,9 +207,7 @@ fn with_port(text: &str, written: &str, port: Option<&str>) -> Result<String, Us
         None => written.split_at(written.find(':').unwrap_or(written.len())),
     };
     if rest.matches(':').count() > 1 {
-        return refuse(format!(
-            "{text}: put the IPv6 address in brackets: [ADDRESS]:PORT"
-        ));
+        return refuse(format!("{text}: put the IPv6 address in brackets: [ADDRESS]:PORT"));
     }
     if host.is_empty() {
         return refuse(format!("{text}: the host is missing"));
@@ -265,9 +216,9 @@ fn with_port(text: &str, written: &str, port: Option<&str>) -> Result<String, Us
         (Some(port), _) if matches!(port.parse::<u16>(), Ok(1..)) => Ok(written.to_owned()),
         (Some(_), _) => refuse(format!("{text}: the port is not a number from 1 to 65535")),
         (None, Some(port)) if rest.is_empty() => Ok(format!("{host}:{port}")),
-        (None, None) if rest.is_empty() => refuse(format!(
-            "{text}: a port is missing: HOST:PORT, or http://HOST"
-        )),
+        (None, None) if rest.is_empty() => {
+            refuse(format!("{text}: a port is missing: HOST:PORT, or http://HOST"))
+        }
         (None, _) => refuse(format!("{text}: only a port may follow the address")),
     }
 }
@@ -282,11 +233,7 @@ fn span(
         return Ok(value_ns);
     }
     let shown = |ns| humantime::format_duration(std::time::Duration::from_nanos(ns));
-    refuse(format!(
-        "{option} must be from {} to {}",
-        shown(shortest),
-        shown(longest)
-    ))
+    refuse(format!("{option} must be from {} to {}", shown(shortest), shown(longest)))
 }
 
 fn is_header_value(text: &str) -> bool {
@@ -308,10 +255,7 @@ mod tests {
     #[test]
     fn targets_are_read_as_they_are_written() {
         assert_eq!(authority("http://example.com"), "example.com:80");
-        assert_eq!(
-            authority("http://example.com:8080/health?x=1"),
-            "example.com:8080"
-        );
+        assert_eq!(authority("http://example.com:8080/health?x=1"), "example.com:8080");
         assert_eq!(authority("http://[2001:db8::1]/"), "[2001:db8::1]:80");
         assert_eq!(authority("tcp://10.0.0.1:5432"), "10.0.0.1:5432");
         assert_eq!(authority("[::1]:22"), "[::1]:22");
@@ -333,10 +277,7 @@ mod tests {
             ("http://user@x/", "this is no host"),
         ] {
             let said = authority(text);
-            assert!(
-                said.starts_with("! ") && said.contains(part),
-                "{text}: {said}"
-            );
+            assert!(said.starts_with("! ") && said.contains(part), "{text}: {said}");
         }
     }
 
@@ -355,9 +296,6 @@ mod tests {
     fn empty_path_is_the_root() {
         let place = Place::parse("http://a?b").unwrap();
         let (_, endpoint) = place.endpoint("127.0.0.1:80".parse().unwrap(), Some("c"));
-        assert_eq!(
-            endpoint.request,
-            b"GET /?b HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n"
-        );
+        assert_eq!(endpoint.request, b"GET /?b HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n");
     }
 }

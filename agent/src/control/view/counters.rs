@@ -5,10 +5,7 @@ use sickbay_shared::abi;
 
 /// [`abi::BackendCounters`], summed over CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "each field is the counter of that name, documented in the ABI"
-)]
+#[expect(missing_docs, reason = "each field is the counter of that name, documented in the ABI")]
 pub struct BackendCountersView {
     pub steered_packets: u64,
     pub steered_bytes: u64,
@@ -30,23 +27,13 @@ impl From<abi::BackendCounters> for BackendCountersView {
             unresolved,
             reserved: _,
         } = counters;
-        Self {
-            steered_packets,
-            steered_bytes,
-            new_flows,
-            skipped,
-            diverted_in,
-            unresolved,
-        }
+        Self { steered_packets, steered_bytes, new_flows, skipped, diverted_in, unresolved }
     }
 }
 
 /// [`abi::ServiceCounters`], summed over CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "each field is the counter of that name, documented in the ABI"
-)]
+#[expect(missing_docs, reason = "each field is the counter of that name, documented in the ABI")]
 pub struct ServiceCountersView {
     pub steered_packets: u64,
     pub steered_bytes: u64,
@@ -102,10 +89,7 @@ impl From<abi::ServiceCounters> for ServiceCountersView {
 
 /// [`abi::GlobalCounters`], summed over CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "each field is the counter of that name, documented in the ABI"
-)]
+#[expect(missing_docs, reason = "each field is the counter of that name, documented in the ABI")]
 pub struct GlobalCountersView {
     pub not_ip: u64,
     pub not_tcp_udp: u64,
@@ -127,13 +111,6 @@ impl From<abi::GlobalCounters> for GlobalCountersView {
             broken_table,
             reserved: _,
         } = counters;
-        Self {
-            not_ip,
-            not_tcp_udp,
-            not_service,
-            not_read,
-            truncated,
-            broken_table,
-        }
+        Self { not_ip, not_tcp_udp, not_service, not_read, truncated, broken_table }
     }
 }

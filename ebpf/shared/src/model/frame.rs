@@ -37,11 +37,7 @@ impl Frame {
     /// A TCP packet with these flags.
     #[must_use]
     pub fn tcp(source: (IpAddr, u16), destination: (IpAddr, u16), flags: u8) -> Self {
-        Self {
-            protocol: PROTOCOL_TCP,
-            flags,
-            ..Self::udp(source, destination)
-        }
+        Self { protocol: PROTOCOL_TCP, flags, ..Self::udp(source, destination) }
     }
 
     /// A UDP packet.

@@ -22,14 +22,7 @@ fn pool_of(count: u32) -> (ModelTables, Service) {
         }
     }
     let slot_count = tables.slots.len() as u32;
-    (
-        tables,
-        Service {
-            pool,
-            slot_count,
-            ..Service::default()
-        },
-    )
+    (tables, Service { pool, slot_count, ..Service::default() })
 }
 
 /// How many of `flows` new flows each backend gets.
@@ -48,11 +41,9 @@ fn share(tables: &ModelTables, service: &Service, flows: u64) -> Vec<u32> {
 #[test]
 fn last_two_of_a_thousand_share_evenly() {
     let (mut tables, service) = pool_of(1000);
-    (0..1000)
-        .filter(|index| ![123, 877].contains(index))
-        .for_each(|index| {
-            tables.put_health(index, false);
-        });
+    (0..1000).filter(|index| ![123, 877].contains(index)).for_each(|index| {
+        tables.put_health(index, false);
+    });
     let shares = share(&tables, &service, 20_000);
     // 10,000 each; five standard deviations are 354.
     assert!((9_646..=10_354).contains(&shares[123]), "{}", shares[123]);
@@ -62,17 +53,11 @@ fn last_two_of_a_thousand_share_evenly() {
 #[test]
 fn half_of_a_pool_takes_the_load_of_the_other_half_evenly() {
     let (mut tables, service) = pool_of(64);
-    (0..64)
-        .step_by(2)
-        .for_each(|index| tables.put_health(index, false));
+    (0..64).step_by(2).for_each(|index| tables.put_health(index, false));
     let shares = share(&tables, &service, 64_000);
     for index in (1..64).step_by(2) {
         // 2,000 each; five standard deviations are 220.
-        assert!(
-            (1_780..=2_220).contains(&shares[index]),
-            "{index}: {}",
-            shares[index]
-        );
+        assert!((1_780..=2_220).contains(&shares[index]), "{index}: {}", shares[index]);
     }
 }
 
@@ -80,11 +65,9 @@ fn half_of_a_pool_takes_the_load_of_the_other_half_evenly() {
 fn largest_pool_finds_its_last_three_through_the_groups() {
     let (mut tables, service) = pool_of(65_536);
     let living = [5, 40_000, 65_535];
-    (0..65_536)
-        .filter(|index| !living.contains(index))
-        .for_each(|index| {
-            tables.put_health(index, false);
-        });
+    (0..65_536).filter(|index| !living.contains(index)).for_each(|index| {
+        tables.put_health(index, false);
+    });
     let shares = share(&tables, &service, 3_000);
     for index in living {
         // 1,000 each; five standard deviations are 129.
@@ -98,11 +81,9 @@ fn fail_open_shares_evenly_among_the_allowed() {
     let (mut tables, service) = pool_of(5_000);
     (0..5_000).for_each(|index| tables.put_health(index, false));
     let allowed = [0, 63, 64, 4_999];
-    (0..5_000)
-        .filter(|index| !allowed.contains(index))
-        .for_each(|index| {
-            tables.put_bit(Bitmap::Allowed, index, false);
-        });
+    (0..5_000).filter(|index| !allowed.contains(index)).for_each(|index| {
+        tables.put_bit(Bitmap::Allowed, index, false);
+    });
     let shares = share(&tables, &service, 4_000);
     for index in allowed {
         // 1,000 each; five standard deviations are 137.
@@ -114,11 +95,9 @@ fn fail_open_shares_evenly_among_the_allowed() {
 #[test]
 fn count_ahead_of_the_bits_takes_the_last_bit_seen() {
     let (mut tables, _) = pool_of(4_096);
-    (0..4_096)
-        .filter(|index| ![3, 9].contains(index))
-        .for_each(|index| {
-            tables.put_health(index, false);
-        });
+    (0..4_096).filter(|index| ![3, 9].contains(index)).for_each(|index| {
+        tables.put_health(index, false);
+    });
     assert_eq!(kth_by_counts(&tables, 0, 64, 0), 3);
     assert_eq!(kth_by_counts(&tables, 0, 64, 1), 9);
     // The agent has cleared the bit of backend 9 and not yet lowered the count of its group.
@@ -144,17 +123,8 @@ fn group_emptied_under_the_search_is_made_good_by_a_scan() {
 
 #[test]
 fn kth_bit_is_the_kth() {
-    let words = [
-        1,
-        1 << 63,
-        u64::MAX,
-        0x8000_0001_0000_8000,
-        0x5555_aaaa_0ff0_1234,
-    ];
-    for word in words
-        .into_iter()
-        .chain((0..1_000).map(|seed| remix(seed, 3)))
-    {
+    let words = [1, 1 << 63, u64::MAX, 0x8000_0001_0000_8000, 0x5555_aaaa_0ff0_1234];
+    for word in words.into_iter().chain((0..1_000).map(|seed| remix(seed, 3))) {
         let set: Vec<u32> = (0..64).filter(|bit| word >> bit & 1 == 1).collect();
         for (k, bit) in set.iter().enumerate() {
             assert_eq!(kth_bit(word, k as u32), *bit, "{word:#x}, {k}");

@@ -20,11 +20,7 @@ fn every_fixture_meets_its_fate_and_moves_its_counters_alone() {
 }
 
 fn run(fixture: &Fixture) {
-    let Fixture {
-        description,
-        tables,
-        ..
-    } = fixture;
+    let Fixture { description, tables, .. } = fixture;
     let counters = ModelCounters::default();
     let outcome = decide(&Bytes::new(&fixture.frame), tables);
     count(&outcome, &counters);
@@ -40,26 +36,11 @@ fn run(fixture: &Fixture) {
     assert_eq!(outcome.action(), action, "{description}: {outcome:?}");
     let expected = ModelCounters {
         global: fixture.global.into(),
-        services: fixture
-            .services
-            .iter()
-            .copied()
-            .collect::<HashMap<_, _>>()
-            .into(),
-        backends: fixture
-            .backends
-            .iter()
-            .copied()
-            .collect::<HashMap<_, _>>()
-            .into(),
+        services: fixture.services.iter().copied().collect::<HashMap<_, _>>().into(),
+        backends: fixture.backends.iter().copied().collect::<HashMap<_, _>>().into(),
     };
     assert_eq!(counters, expected, "{description}: {outcome:?}");
-    let entries: Vec<_> = tables
-        .entries
-        .borrow()
-        .values()
-        .map(|entry| entry.backend)
-        .collect();
+    let entries: Vec<_> = tables.entries.borrow().values().map(|entry| entry.backend).collect();
     assert_eq!(entries, fixture.entries, "{description}: {outcome:?}");
 }
 
@@ -70,10 +51,7 @@ fn tag_beside_the_packet_counts_as_one() {
         .iter()
         .find(|fixture| fixture.description.starts_with("one 802.1Q tag"))
         .expect("a fixture of that name");
-    let packet = Bytes {
-        frame: &tagged.frame,
-        tags_taken_off: 1,
-    };
+    let packet = Bytes { frame: &tagged.frame, tags_taken_off: 1 };
     assert_eq!(decide(&packet, &tagged.tables).action(), Action::Pass);
     assert_eq!(packet.size_bytes(), 58);
 }

@@ -10,6 +10,7 @@ use std::vec::Vec;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use crate::abi::{BackendRef, MODE_DSR, Service, ServiceKey, Slot};
 use crate::model::frame::{ACK, Frame, SYN};
@@ -77,12 +78,7 @@ impl World {
         for protocol in [PROTOCOL_TCP, PROTOCOL_UDP] {
             let mut address = [0; 16];
             address[..4].copy_from_slice(&[192, 0, 2, 1]);
-            let key = ServiceKey {
-                address,
-                port: [0, 80],
-                protocol,
-                family: 4,
-            };
+            let key = ServiceKey { address, port: [0, 80], protocol, family: 4 };
             let service = Service {
                 pool,
                 slot_count: SLOTS,
@@ -92,11 +88,7 @@ impl World {
             };
             tables.services.insert(key, service);
         }
-        Self {
-            tables,
-            connections: HashMap::new(),
-            datagrams: HashMap::new(),
-        }
+        Self { tables, connections: HashMap::new(), datagrams: HashMap::new() }
     }
 
     fn take(&mut self, step: &Step) {
@@ -125,11 +117,7 @@ impl World {
 
     fn data(&self, client: u16) {
         if let Some(backend) = self.connections.get(&client) {
-            assert_eq!(
-                self.send(client, PROTOCOL_TCP, ACK),
-                *backend,
-                "connection of {client}"
-            );
+            assert_eq!(self.send(client, PROTOCOL_TCP, ACK), *backend, "connection of {client}");
         }
     }
 
@@ -139,10 +127,7 @@ impl World {
         if let Some((before, sent)) = self.datagrams.insert(client, (backend, now)) {
             let idle = UDP_IDLE_S * SECOND_NS <= now - sent;
             let serves = self.tables.has_bit(Bitmap::ServesOld, before);
-            assert!(
-                idle || !serves || backend == before,
-                "datagrams of {client}: {before}"
-            );
+            assert!(idle || !serves || backend == before, "datagrams of {client}: {before}");
         }
         if !self.tables.has_bit(Bitmap::ServesOld, backend) {
             self.check_new(backend);
@@ -151,14 +136,10 @@ impl World {
 
     /// Flows that send within the drain window outlive its end.
     fn settle(&mut self) {
-        let (connections, datagrams): (Vec<u16>, Vec<u16>) = (
-            self.connections.keys().copied().collect(),
-            self.datagrams.keys().copied().collect(),
-        );
+        let (connections, datagrams): (Vec<u16>, Vec<u16>) =
+            (self.connections.keys().copied().collect(), self.datagrams.keys().copied().collect());
         connections.into_iter().for_each(|client| self.data(client));
-        datagrams
-            .into_iter()
-            .for_each(|client| self.datagram(client));
+        datagrams.into_iter().for_each(|client| self.datagram(client));
         for slot in &mut self.tables.slots {
             *slot = Slot::settled(slot.current());
         }
@@ -166,20 +147,13 @@ impl World {
 
     fn check_new(&self, backend: u32) {
         let any = (0..BACKENDS).any(|index| self.tables.has_bit(Bitmap::TakesNew, index));
-        assert!(
-            !any || self.tables.has_bit(Bitmap::TakesNew, backend),
-            "new flow to {backend}"
-        );
+        assert!(!any || self.tables.has_bit(Bitmap::TakesNew, backend), "new flow to {backend}");
     }
 
     fn send(&self, client: u16, protocol: u8, flags: u8) -> u32 {
         let source = (IpAddr::from([198, 51, 100, 1]), client);
         let destination = (IpAddr::from([192, 0, 2, 1]), 80);
-        let frame = Frame {
-            protocol,
-            ..Frame::tcp(source, destination, flags)
-        }
-        .bytes();
+        let frame = Frame { protocol, ..Frame::tcp(source, destination, flags) }.bytes();
         match decide(&Bytes::new(&frame), &self.tables) {
             Outcome::Steered(steered) => steered.backend.index(),
             other => panic!("not steered: {other:?}"),
@@ -187,14 +161,18 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
-
-    #[test]
-    fn no_change_moves_a_flow_that_must_stay(steps in vec(step(), 1..120)) {
+#[test]
+fn no_change_moves_a_flow_that_must_stay() {
+    // The same histories every time; a failing one is printed at its shortest.
+    let config = ProptestConfig { cases: 3_000, failure_persistence: None, ..Default::default() };
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let run = |steps: Vec<Step>| {
         let mut world = World::new();
         for step in &steps {
             world.take(step);
         }
-    }
+        Ok(())
+    };
+    let result = TestRunner::new_with_rng(config, random).run(&vec(step(), 1..120), run);
+    result.unwrap_or_else(|error| panic!("{error}"));
 }

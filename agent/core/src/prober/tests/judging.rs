@@ -5,18 +5,12 @@ use super::*;
 #[test]
 fn first_verdict_comes_when_a_faultless_backend_would_have_it() {
     let mut bench = Bench::new(&plan(1, 2, HTTP));
-    assert_eq!(
-        (bench.verdict(), bench.prober.warming_count()),
-        (Verdict::Warming, 1)
-    );
+    assert_eq!((bench.verdict(), bench.prober.warming_count()), (Verdict::Warming, 1));
     bench.probe(Event::Received(OK));
     assert_eq!(bench.verdict(), Verdict::Warming);
     assert_eq!(bench.changes(), []);
     bench.probe(Event::Received(b""));
-    assert_eq!(
-        (bench.verdict(), bench.prober.warming_count()),
-        (Verdict::Sick, 0)
-    );
+    assert_eq!((bench.verdict(), bench.prober.warming_count()), (Verdict::Sick, 0));
     let change = Change {
         judge: JudgeIndex(0),
         verdict: Verdict::Sick,
@@ -33,10 +27,7 @@ fn first_verdict_comes_when_a_faultless_backend_would_have_it() {
 fn indeterminate_probes_do_not_count_towards_the_first_verdict() {
     let mut bench = Bench::new(&plan(1, 2, HTTP));
     for _ in 0..5 {
-        bench.probe(Event::Failed {
-            phase: Phase::Connect,
-            errno: 99,
-        });
+        bench.probe(Event::Failed { phase: Phase::Connect, errno: 99 });
     }
     assert_eq!(bench.verdict(), Verdict::Warming);
 }
@@ -51,36 +42,22 @@ fn override_wins_at_once_and_the_register_when_it_ends() {
         unknown: false,
         cause,
     };
-    bench
-        .prober
-        .on_override(JudgeIndex(0), Override::Healthy, bench.now);
-    assert_eq!(
-        (bench.verdict(), bench.prober.warming_count()),
-        (Verdict::Healthy, 0)
-    );
+    bench.prober.on_override(JudgeIndex(0), Override::Healthy, bench.now);
+    assert_eq!((bench.verdict(), bench.prober.warming_count()), (Verdict::Healthy, 0));
     let told = change(Verdict::Healthy, Verdict::Warming, ChangeCause::Override);
     assert_eq!(bench.changes(), [told]);
     // Probing goes on underneath, and says nothing.
     bench.probe(Event::Received(b""));
     bench.probe(Event::Received(b""));
-    assert_eq!(
-        (bench.verdict(), bench.changes()),
-        (Verdict::Healthy, vec![])
-    );
-    bench
-        .prober
-        .on_override(JudgeIndex(0), Override::Auto, bench.now);
+    assert_eq!((bench.verdict(), bench.changes()), (Verdict::Healthy, vec![]));
+    bench.prober.on_override(JudgeIndex(0), Override::Auto, bench.now);
     let told = change(Verdict::Sick, Verdict::Healthy, ChangeCause::Override);
     assert_eq!(bench.changes(), [told]);
     // To the same verdict: no change.
-    bench
-        .prober
-        .on_override(JudgeIndex(0), Override::Sick, bench.now);
+    bench.prober.on_override(JudgeIndex(0), Override::Sick, bench.now);
     assert_eq!(bench.changes(), []);
     assert_eq!(bench.prober.override_of(JudgeIndex(0)), Override::Sick);
-    bench
-        .prober
-        .on_override(JudgeIndex(0), Override::Auto, bench.now);
+    bench.prober.on_override(JudgeIndex(0), Override::Auto, bench.now);
     bench.probe(Event::Received(OK));
     bench.probe(Event::Received(OK));
     let told = change(Verdict::Healthy, Verdict::Sick, ChangeCause::Probe);
@@ -90,36 +67,19 @@ fn override_wins_at_once_and_the_register_when_it_ends() {
 #[test]
 fn override_taken_back_while_warming_is_warming_again() {
     let mut bench = Bench::new(&plan(1, 2, HTTP));
-    bench
-        .prober
-        .on_override(JudgeIndex(0), Override::Sick, bench.now);
-    assert_eq!(
-        (bench.verdict(), bench.prober.warming_count()),
-        (Verdict::Sick, 0)
-    );
-    bench
-        .prober
-        .on_override(JudgeIndex(0), Override::Auto, bench.now);
-    assert_eq!(
-        (bench.verdict(), bench.prober.warming_count()),
-        (Verdict::Warming, 1)
-    );
+    bench.prober.on_override(JudgeIndex(0), Override::Sick, bench.now);
+    assert_eq!((bench.verdict(), bench.prober.warming_count()), (Verdict::Sick, 0));
+    bench.prober.on_override(JudgeIndex(0), Override::Auto, bench.now);
+    assert_eq!((bench.verdict(), bench.prober.warming_count()), (Verdict::Warming, 1));
     // Nobody took the change in between: one is told, from the first state to the last.
-    let [change] = bench.changes()[..] else {
-        panic!("one change")
-    };
-    assert_eq!(
-        (change.before, change.verdict),
-        (Verdict::Warming, Verdict::Warming)
-    );
+    let [change] = bench.changes()[..] else { panic!("one change") };
+    assert_eq!((change.before, change.verdict), (Verdict::Warming, Verdict::Warming));
 }
 
 #[test]
 fn silence_makes_unknown_and_the_policy_decides() {
-    for (policy, silent) in [
-        (OnUnknown::Keep, Verdict::Healthy),
-        (OnUnknown::Sick, Verdict::Sick),
-    ] {
+    for (policy, silent) in [(OnUnknown::Keep, Verdict::Healthy), (OnUnknown::Sick, Verdict::Sick)]
+    {
         let mut plan = plan(1, 2, HTTP);
         plan.judges[0].on_unknown = policy;
         let mut bench = Bench::new(&plan);
@@ -149,10 +109,7 @@ fn silence_and_its_end_are_told_even_where_the_verdict_holds() {
     bench.changes();
     let mut silences = vec![];
     for _ in 0..40 {
-        bench.probe(Event::Failed {
-            phase: Phase::Connect,
-            errno: 99,
-        });
+        bench.probe(Event::Failed { phase: Phase::Connect, errno: 99 });
         silences.extend(bench.changes());
     }
     let change = |unknown, cause| Change {
@@ -172,10 +129,7 @@ fn silence_and_its_end_are_told_even_where_the_verdict_holds() {
 fn silence_from_the_very_start_is_noticed() {
     let mut bench = Bench::new(&plan(1, 2, HTTP));
     while !bench.history().unknown {
-        bench.probe(Event::Failed {
-            phase: Phase::Connect,
-            errno: 99,
-        });
+        bench.probe(Event::Failed { phase: Phase::Connect, errno: 99 });
         assert!(bench.now - START <= 32 * SECOND);
     }
     assert!(30 * SECOND <= bench.now - START);
@@ -185,16 +139,9 @@ fn silence_from_the_very_start_is_noticed() {
 #[test]
 fn one_register_serves_judges_with_different_rules() {
     let mut plan = plan(1, 2, HTTP);
-    let judge = |rule| JudgeSpec {
-        target: TargetIndex(0),
-        rule,
-        on_unknown: OnUnknown::Keep,
-    };
+    let judge = |rule| JudgeSpec { target: TargetIndex(0), rule, on_unknown: OnUnknown::Keep };
     plan.judges = vec![
-        judge(Rule::Window {
-            window: 1,
-            threshold: 1,
-        }),
+        judge(Rule::Window { window: 1, threshold: 1 }),
         judge(Rule::Consecutive { fall: 2, rise: 2 }),
     ];
     let mut bench = Bench::new(&plan);
@@ -218,10 +165,7 @@ fn one_register_serves_judges_with_different_rules() {
 #[test]
 fn initial_is_assumed_and_does_not_bias_the_average() {
     let mut plan = plan(1, 2, HTTP);
-    plan.judges[0].rule = Rule::Window {
-        window: 4,
-        threshold: 3,
-    };
+    plan.judges[0].rule = Rule::Window { window: 4, threshold: 3 };
     plan.targets[0].initial = 2;
     let mut bench = Bench::new(&plan);
     assert_eq!(bench.history().registers, [0, 0, 0, 0, 0, 0, 0, 0b11]);
@@ -239,10 +183,7 @@ fn initial_at_the_threshold_is_usable_before_any_probe() {
     let mut plan = plan(1, 2, HTTP);
     plan.targets[0].initial = 9;
     let bench = Bench::new(&plan);
-    assert_eq!(
-        (bench.verdict(), bench.prober.warming_count()),
-        (Verdict::Healthy, 0)
-    );
+    assert_eq!((bench.verdict(), bench.prober.warming_count()), (Verdict::Healthy, 0));
     assert_eq!(bench.history().registers[HAPPY], 0b11);
 }
 
@@ -255,10 +196,7 @@ fn silence_is_ten_intervals_where_they_are_long() {
     bench.probe(Event::Received(OK));
     let heard = bench.now;
     while !bench.history().unknown {
-        bench.probe(Event::Failed {
-            phase: Phase::Connect,
-            errno: 99,
-        });
+        bench.probe(Event::Failed { phase: Phase::Connect, errno: 99 });
     }
     assert_eq!(bench.now - heard, 70 * SECOND);
 }

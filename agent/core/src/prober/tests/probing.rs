@@ -10,22 +10,13 @@ fn good_answer_is_shifted_in_and_reported_and_its_slot_closed() {
     bench.now += 3 * MS;
     bench.event(slot, Event::Received(OK));
     let report = bench.report();
-    assert_eq!(
-        report.outcome,
-        Outcome::Answered {
-            status: 200,
-            good: true
-        }
-    );
+    assert_eq!(report.outcome, Outcome::Answered { status: 200, good: true });
     assert_eq!(report.line.as_bytes(), b"HTTP/1.1 200 OK");
     assert_eq!((report.started_ns, report.duration_ns), (started, 3 * MS));
     assert_eq!(report.scheduled_ns, started);
     assert_eq!(bench.history().registers, [1, 0, 0, 0, 1, 0, 1, 1]);
     assert_eq!(bench.history().average_s, 0.003);
-    assert_eq!(
-        (bench.history().last_ns, bench.history().last_result_ns),
-        (3 * MS, bench.now)
-    );
+    assert_eq!((bench.history().last_ns, bench.history().last_result_ns), (3 * MS, bench.now));
     assert_eq!(bench.prober.in_flight_count(), 1);
     bench.close(slot);
     assert_eq!(bench.prober.in_flight_count(), 0);
@@ -43,50 +34,23 @@ fn answer_in_pieces_is_received_piece_by_piece() {
     bench.event(slot, Event::Received(&OK[10..OK.len() - 1]));
     assert_eq!(bench.poll(), Some(Command::Receive { slot }));
     bench.event(slot, Event::Received(&OK[OK.len() - 1..]));
-    assert_eq!(
-        bench.report().outcome,
-        Outcome::Answered {
-            status: 200,
-            good: true
-        }
-    );
+    assert_eq!(bench.report().outcome, Outcome::Answered { status: 200, good: true });
 }
 
 #[test]
 fn each_end_has_its_outcome() {
-    let answer = Outcome::Answered {
-        status: 404,
-        good: false,
-    };
+    let answer = Outcome::Answered { status: 404, good: false };
     let table = [
-        (
-            Event::Received(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
-            answer,
-        ),
-        (
-            Event::Received(b"FROBOZ 200 OK\r\n"),
-            Outcome::Malformed(Malformed::StatusLine),
-        ),
+        (Event::Received(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), answer),
+        (Event::Received(b"FROBOZ 200 OK\r\n"), Outcome::Malformed(Malformed::StatusLine)),
         (Event::Received(b""), Outcome::Empty),
         (
-            Event::Failed {
-                phase: Phase::Connect,
-                errno: ECONNREFUSED,
-            },
-            Outcome::Failed {
-                phase: Phase::Connect,
-                errno: ECONNREFUSED,
-            },
+            Event::Failed { phase: Phase::Connect, errno: ECONNREFUSED },
+            Outcome::Failed { phase: Phase::Connect, errno: ECONNREFUSED },
         ),
         (
-            Event::Failed {
-                phase: Phase::Receive,
-                errno: 104,
-            },
-            Outcome::Failed {
-                phase: Phase::Receive,
-                errno: 104,
-            },
+            Event::Failed { phase: Phase::Receive, errno: 104 },
+            Outcome::Failed { phase: Phase::Receive, errno: 104 },
         ),
     ];
     for (event, expected) in table {
@@ -136,13 +100,7 @@ fn answer_wins_over_the_cancel_that_chases_it() {
     let slot = bench.start();
     assert_eq!(bench.next(), Command::Cancel { slot });
     bench.event(slot, Event::Received(OK));
-    assert_eq!(
-        bench.report().outcome,
-        Outcome::Answered {
-            status: 200,
-            good: true
-        }
-    );
+    assert_eq!(bench.report().outcome, Outcome::Answered { status: 200, good: true });
     bench.close(slot);
     assert_eq!(bench.poll(), None);
 }
@@ -153,13 +111,7 @@ fn answer_that_came_before_the_loop_looked_wins_however_late_the_loop() {
     let slot = bench.start();
     bench.now += 10 * SECOND;
     bench.event(slot, Event::Received(OK));
-    assert_eq!(
-        bench.report().outcome,
-        Outcome::Answered {
-            status: 200,
-            good: true
-        }
-    );
+    assert_eq!(bench.report().outcome, Outcome::Answered { status: 200, good: true });
     bench.close(slot);
 }
 
@@ -169,10 +121,7 @@ fn refusal_that_crosses_the_cancel_is_the_peers() {
     let slot = bench.start();
     assert_eq!(bench.next(), Command::Cancel { slot });
     bench.failed(slot, Phase::Connect, ECONNREFUSED);
-    let expected = Outcome::Failed {
-        phase: Phase::Connect,
-        errno: ECONNREFUSED,
-    };
+    let expected = Outcome::Failed { phase: Phase::Connect, errno: ECONNREFUSED };
     assert_eq!(bench.report().outcome, expected);
 }
 
@@ -182,12 +131,7 @@ fn part_of_an_answer_after_the_deadline_is_a_timeout() {
     let slot = bench.start();
     assert_eq!(bench.next(), Command::Cancel { slot });
     bench.event(slot, Event::Received(&OK[..10]));
-    assert_eq!(
-        bench.report().outcome,
-        Outcome::TimedOut {
-            phase: Phase::Receive
-        }
-    );
+    assert_eq!(bench.report().outcome, Outcome::TimedOut { phase: Phase::Receive });
     bench.close(slot);
 }
 
@@ -201,13 +145,7 @@ fn receive_not_taken_at_the_deadline_goes_out_with_the_cancel_behind_it() {
     assert_eq!(bench.poll(), Some(Command::Cancel { slot }));
     // The rest had been there all along.
     bench.event(slot, Event::Received(&OK[10..]));
-    assert_eq!(
-        bench.report().outcome,
-        Outcome::Answered {
-            status: 200,
-            good: true
-        }
-    );
+    assert_eq!(bench.report().outcome, Outcome::Answered { status: 200, good: true });
 }
 
 #[test]
@@ -227,12 +165,7 @@ fn cancel_not_taken_when_the_answer_comes_is_dropped() {
 #[test]
 fn timeout_seen_by_a_loop_late_by_more_than_half_of_it_says_nothing() {
     for (late_ns, expected) in [
-        (
-            100 * MS,
-            Outcome::TimedOut {
-                phase: Phase::Connect,
-            },
-        ),
+        (100 * MS, Outcome::TimedOut { phase: Phase::Connect }),
         (100 * MS + 1, Outcome::Indeterminate(LocalFault::LoopLate)),
     ] {
         let mut bench = Bench::new(&plan(1, 2, HTTP));
@@ -254,13 +187,7 @@ fn socket_that_cannot_be_made_is_local_and_has_nothing_to_close() {
     assert_eq!(bench.prober.in_flight_count(), 0);
     assert_eq!(bench.poll(), None);
     assert_eq!(bench.history().registers, [0; 8]);
-    assert_eq!(
-        (
-            bench.history().last_result_ns,
-            bench.history().indeterminate
-        ),
-        (0, 1)
-    );
+    assert_eq!((bench.history().last_result_ns, bench.history().indeterminate), (0, 1));
     // Both slots can still be had.
     bench.start();
     bench.now += SECOND;
@@ -273,14 +200,8 @@ fn local_errno_shifts_nothing_and_is_counted_until_the_next_result() {
     let mut bench = Bench::new(&plan(1, 2, HTTP));
     bench.probe(Event::Received(OK));
     for count in 1..=3 {
-        let report = bench.probe(Event::Failed {
-            phase: Phase::Connect,
-            errno: 99,
-        });
-        assert_eq!(
-            report.outcome,
-            Outcome::Indeterminate(LocalFault::Errno { errno: 99 })
-        );
+        let report = bench.probe(Event::Failed { phase: Phase::Connect, errno: 99 });
+        assert_eq!(report.outcome, Outcome::Indeterminate(LocalFault::Errno { errno: 99 }));
         assert_eq!(bench.history().indeterminate, count);
         assert_eq!(bench.history().registers[HAPPY], 1);
         assert_eq!(bench.history().last_ns, 0);

@@ -39,22 +39,13 @@ fn target_without_room_until_its_next_slot_is_reported_and_shifts_nothing() {
         assert_eq!(report.outcome, Outcome::Indeterminate(LocalFault::NoSlot));
     }
     assert_eq!(bench.prober.history(third).registers, [0; 8]);
-    assert_eq!(
-        bench.prober.history(third).indeterminate as usize,
-        reports.len()
-    );
+    assert_eq!(bench.prober.history(third).indeterminate as usize, reports.len());
     assert_eq!(bench.prober.counters().no_slot, reports.len() as u64);
     assert!(2 <= bench.prober.counters().overlapped);
     // It kept its turn: the next free slot is its own.
     bench.failed(one, Phase::Connect, ECANCELED);
     bench.close(one);
-    assert_eq!(
-        bench.poll(),
-        Some(Command::Start {
-            slot: one,
-            target: third
-        })
-    );
+    assert_eq!(bench.poll(), Some(Command::Start { slot: one, target: third }));
     bench.failed(two, Phase::Connect, ECANCELED);
 }
 
@@ -123,10 +114,7 @@ fn room_that_comes_with_the_next_slot_is_in_time() {
         bench.report();
     }
     for slot in [one, two] {
-        assert_eq!(
-            bench.prober.slots.next_wanted(),
-            Some(Command::Close { slot })
-        );
+        assert_eq!(bench.prober.slots.next_wanted(), Some(Command::Close { slot }));
         bench.event(slot, Event::Closed);
     }
     assert!(matches!(bench.poll(), Some(Command::Start { target, .. }) if target == third));

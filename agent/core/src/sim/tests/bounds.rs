@@ -21,25 +21,15 @@ fn spans(
         let flipped_ns = sim.now();
         sim.set_peer(TargetIndex(0), flip.clone());
         let log = Log::run(&mut sim, flipped_ns + settle_ns);
-        let changed = log
-            .changes
-            .iter()
-            .find(|(_, change)| change.verdict == verdict);
+        let changed = log.changes.iter().find(|(_, change)| change.verdict == verdict);
         changed.expect("the verdict changes").0 - flipped_ns
     });
-    spans.fold((Nanos::MAX, 0), |(least, most), span| {
-        (least.min(span), most.max(span))
-    })
+    spans.fold((Nanos::MAX, 0), |(least, most), span| (least.min(span), most.max(span)))
 }
 
 #[test]
 fn closed_forms_equal_what_the_prober_does() {
-    let rules = [
-        window(1, 1),
-        window(4, 3),
-        window(8, 3),
-        Rule::Consecutive { fall: 3, rise: 2 },
-    ];
+    let rules = [window(1, 1), window(4, 3), window(8, 3), Rule::Consecutive { fall: 3, rise: 2 }];
     for rule in rules {
         for timeout_ns in [20 * MS, 49 * MS, 50 * MS, 75 * MS, 100 * MS] {
             let interval_ns = 50 * MS;
@@ -51,17 +41,11 @@ fn closed_forms_equal_what_the_prober_does() {
 
             let sick = bound::to_sick(rule, interval_ns, timeout_ns).unwrap();
             let (_, most) = spans(&plan, &Peer::HEALTHY, &black_hole, Verdict::Sick, settle_ns);
-            assert_eq!(
-                most, sick.worst_ns,
-                "{rule:?}, timeout {timeout_ns}, to sick"
-            );
+            assert_eq!(most, sick.worst_ns, "{rule:?}, timeout {timeout_ns}, to sick");
 
             let healthy = bound::to_healthy(rule, interval_ns, timeout_ns);
             let (_, most) = spans(&plan, &black_hole, &slow, Verdict::Healthy, settle_ns);
-            assert_eq!(
-                most, healthy.worst_ns,
-                "{rule:?}, timeout {timeout_ns}, to healthy"
-            );
+            assert_eq!(most, healthy.worst_ns, "{rule:?}, timeout {timeout_ns}, to healthy");
 
             // Just before a probe is 1 ms before it, at this grain.
             let refuses = Peer::new(Behaviour::Refuses);

@@ -5,19 +5,10 @@ use super::*;
 #[test]
 fn same_seed_same_trace() {
     let trace = |seed| {
-        let mut sim = Sim::new(
-            &plan(200, window(4, 3), 2, http(SECOND, 300 * MS), 16),
-            seed,
-            START,
-        );
-        let drip = Behaviour::Drips {
-            response: Cow::Borrowed(OK),
-            gap_ns: 3 * MS,
-        };
-        let flap = Behaviour::Flaps {
-            period_ns: 7 * SECOND,
-            up_ns: 3 * SECOND,
-        };
+        let mut sim =
+            Sim::new(&plan(200, window(4, 3), 2, http(SECOND, 300 * MS), 16), seed, START);
+        let drip = Behaviour::Drips { response: Cow::Borrowed(OK), gap_ns: 3 * MS };
+        let flap = Behaviour::Flaps { period_ns: 7 * SECOND, up_ns: 3 * SECOND };
         for (index, behaviour) in (0..).zip([
             drip,
             flap,
@@ -30,11 +21,7 @@ fn same_seed_same_trace() {
             sim.set_peer(TargetIndex(index), Peer::new(behaviour));
         }
         for index in 7..200 {
-            let peer = Peer {
-                jitter_ns: 50 * MS,
-                loss_permille: 20,
-                ..Peer::HEALTHY
-            };
+            let peer = Peer { jitter_ns: 50 * MS, loss_permille: 20, ..Peer::HEALTHY };
             sim.set_peer(TargetIndex(index), peer.with_delay_ns(5 * MS));
         }
         sim.set_lateness_ns_max(2 * MS);
@@ -68,19 +55,12 @@ fn ten_thousand_targets_start_and_stay_spread() {
             buckets[((at_ns - START) / (10 * MS)) as usize] += 1;
         }
         let last = first.into_iter().max().unwrap();
-        assert!(
-            last <= START + spread_ns,
-            "the last first probe came at {}",
-            last - START
-        );
+        assert!(last <= START + spread_ns, "the last first probe came at {}", last - START);
         // Even: 10,000 over 100 or 200 buckets; a hash strays by four standard deviations.
         let even = f64::from(10_000) / (spread_ns / (10 * MS)) as f64;
         let most = even + 4.0 * even.sqrt() + 10.0;
         let fullest = buckets.into_iter().max().unwrap();
-        assert!(
-            f64::from(fullest) < most,
-            "{fullest} starts in 10 ms, even is {even}"
-        );
+        assert!(f64::from(fullest) < most, "{fullest} starts in 10 ms, even is {even}");
     }
 }
 
@@ -98,10 +78,7 @@ fn every_target_is_probed_once_an_interval_on_its_grid() {
     for index in 0..1000 {
         let starts = log.starts_of(index);
         assert_eq!(starts.len(), 30, "target {index}");
-        assert!(
-            starts.windows(2).all(|pair| pair[1] - pair[0] == SECOND),
-            "target {index}"
-        );
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == SECOND), "target {index}");
     }
 }
 
@@ -128,17 +105,9 @@ fn stalled_loop_probes_each_target_once_when_it_wakes() {
     let log = Log::run(&mut sim, START + 13 * SECOND + 500 * MS);
     assert_eq!(log.starts.len(), 1000);
     // Back on the grid: spread over the second again.
-    let early = log
-        .starts
-        .iter()
-        .filter(|(at_ns, _)| *at_ns < START + 13 * SECOND)
-        .count();
+    let early = log.starts.iter().filter(|(at_ns, _)| *at_ns < START + 13 * SECOND).count();
     assert!((400..600).contains(&early), "{early} in the first half");
-    assert!(
-        log.reports
-            .iter()
-            .all(|report| report.outcome.good() == Some(true))
-    );
+    assert!(log.reports.iter().all(|report| report.outcome.good() == Some(true)));
 }
 
 #[test]
@@ -151,10 +120,7 @@ fn black_hole_seen_through_a_stalled_loop_is_not_held_against_the_target() {
     }
     sim.stall_until(sim.now() + SECOND);
     let log = Log::run_for(&mut sim, SECOND);
-    assert_eq!(
-        log.reports[0].outcome,
-        Outcome::Indeterminate(LocalFault::LoopLate)
-    );
+    assert_eq!(log.reports[0].outcome, Outcome::Indeterminate(LocalFault::LoopLate));
     assert_eq!(sim.prober().verdict(JudgeIndex(0)), Verdict::Healthy);
     assert_eq!(sim.prober().history(TargetIndex(0)).registers[7], 1);
 }
@@ -173,13 +139,7 @@ fn answer_that_had_arrived_whole_counts_although_the_loop_read_half_of_it_too_la
     }
     sim.stall_until(sim.now() + 600 * MS);
     let log = Log::run_for(&mut sim, 600 * MS);
-    assert_eq!(
-        log.reports[0].outcome,
-        Outcome::Answered {
-            status: 200,
-            good: true
-        }
-    );
+    assert_eq!(log.reports[0].outcome, Outcome::Answered { status: 200, good: true });
 }
 
 #[test]
@@ -208,10 +168,7 @@ fn dead_rack_does_not_starve_the_living() {
         assert!(!log.starts_of(index).is_empty(), "dead target {index}");
     }
     let no_room = Outcome::Indeterminate(LocalFault::NoSlot);
-    let mut without = log
-        .reports
-        .iter()
-        .filter(|report| report.outcome == no_room);
+    let mut without = log.reports.iter().filter(|report| report.outcome == no_room);
     assert!(without.clone().count() > 1000);
     assert!(without.all(|report| 100 <= report.target.0));
 }
@@ -221,21 +178,13 @@ fn hundred_thousand_timeouts_leave_nothing_in_flight() {
     let plan = plan(1000, window(3, 2), 0, http(SECOND, 200 * MS), 512);
     let mut sim = Sim::new(&plan, 1, START);
     for index in 0..1000 {
-        let behaviour = if index % 2 == 0 {
-            Behaviour::BlackHole
-        } else {
-            Behaviour::Hangs
-        };
+        let behaviour = if index % 2 == 0 { Behaviour::BlackHole } else { Behaviour::Hangs };
         sim.set_peer(TargetIndex(index), Peer::new(behaviour));
     }
     let mut timed_out = 0;
     sim.run_until(START + 101 * SECOND, &mut |traced| {
         if let Occurrence::Report(report) = traced.what {
-            let phase = if report.target.0 % 2 == 0 {
-                Phase::Connect
-            } else {
-                Phase::Receive
-            };
+            let phase = if report.target.0 % 2 == 0 { Phase::Connect } else { Phase::Receive };
             assert_eq!(report.outcome, Outcome::TimedOut { phase });
             assert_eq!(report.duration_ns, 200 * MS);
             timed_out += 1;
@@ -278,16 +227,8 @@ impl Watch {
                 assert_eq!(self.slots[slot.0 as usize].replace((target, sick)), None);
                 let overlaps = std::mem::replace(&mut self.in_flight[target.0 as usize], true);
                 assert!(!overlaps, "{target:?} is probed twice at once");
-                let held = self
-                    .slots
-                    .iter()
-                    .flatten()
-                    .filter(|(_, sick)| *sick)
-                    .count();
-                assert!(
-                    held <= self.slots.len() / 2,
-                    "sick targets hold {held} slots"
-                );
+                let held = self.slots.iter().flatten().filter(|(_, sick)| *sick).count();
+                assert!(held <= self.slots.len() / 2, "sick targets hold {held} slots");
                 self.starts += 1;
             }
             Occurrence::Command(Command::Receive { slot } | Command::Cancel { slot }) => {
@@ -295,14 +236,10 @@ impl Watch {
                 assert!(self.in_flight[target.0 as usize], "its probe is over");
             }
             Occurrence::Command(Command::Close { slot }) => {
-                let (target, _) = self.slots[slot.0 as usize]
-                    .take()
-                    .expect("a slot in flight");
+                let (target, _) = self.slots[slot.0 as usize].take().expect("a slot in flight");
                 assert!(!self.in_flight[target.0 as usize], "its probe is not over");
             }
-            Occurrence::Report(Report {
-                target, outcome, ..
-            }) => {
+            Occurrence::Report(Report { target, outcome, .. }) => {
                 if outcome == Outcome::Indeterminate(LocalFault::NoSlot) {
                     // Of a slot before this one: its own start may be told already.
                     return;
@@ -333,14 +270,8 @@ fn any_peer(random: &mut Random, timeout_ns: Nanos) -> Peer {
         1 => Behaviour::Hangs,
         2 => Behaviour::Refuses,
         3 => Behaviour::Resets(Cow::Borrowed(&OK[..20])),
-        4 => Behaviour::Drips {
-            response: ok(),
-            gap_ns: random.below(timeout_ns / 20),
-        },
-        5 => Behaviour::Flaps {
-            period_ns: SECOND,
-            up_ns: random.below(SECOND),
-        },
+        4 => Behaviour::Drips { response: ok(), gap_ns: random.below(timeout_ns / 20) },
+        5 => Behaviour::Flaps { period_ns: SECOND, up_ns: random.below(SECOND) },
         6 => Behaviour::NoSocket { errno: 24 },
         7 => Behaviour::NoConnect { errno: 99 },
         8 => Behaviour::KeepsOpen(ok()),
@@ -349,12 +280,7 @@ fn any_peer(random: &mut Random, timeout_ns: Nanos) -> Peer {
     };
     let delay_ns = random.below(timeout_ns * 5 / 4);
     let loss_permille = random.below(100) as u32;
-    Peer {
-        behaviour,
-        delay_ns,
-        jitter_ns: delay_ns / 2,
-        loss_permille,
-    }
+    Peer { behaviour, delay_ns, jitter_ns: delay_ns / 2, loss_permille }
 }
 
 #[test]
@@ -365,13 +291,7 @@ fn rules_hold_in_any_world() {
         let timeout_ns = 5 * MS + random.below(2 * interval_ns);
         let slot_count = 2 + random.below(20) as u32;
         let count = 40;
-        let plan = plan(
-            count,
-            window(3, 2),
-            0,
-            http(interval_ns, timeout_ns),
-            slot_count,
-        );
+        let plan = plan(count, window(3, 2), 0, http(interval_ns, timeout_ns), slot_count);
         let mut sim = Sim::new(&plan, seed, START);
         let mut watch = Watch::new(&plan);
         for _ in 0..20 {
@@ -392,11 +312,7 @@ fn rules_hold_in_any_world() {
         let open = watch.in_flight.iter().filter(|&&open| open).count() as u32;
         assert_eq!(watch.starts, watch.reports + open, "seed {seed}");
         for (index, &verdict) in (0..).zip(&watch.verdicts) {
-            assert_eq!(
-                sim.prober().verdict(JudgeIndex(index)),
-                verdict,
-                "seed {seed}"
-            );
+            assert_eq!(sim.prober().verdict(JudgeIndex(index)), verdict, "seed {seed}");
         }
     }
 }

@@ -10,10 +10,7 @@ fn histories(rule: Rule, initial: u8, probe: ProbeSpec, peers: &[Peer]) -> Vec<(
         sim.set_peer(TargetIndex(0), peer.clone());
         while Log::run_for(&mut sim, MS).reports.is_empty() {}
         let registers = sim.prober().history(TargetIndex(0)).registers;
-        seen.push((
-            Bits(&registers).to_string(),
-            sim.prober().verdict(JudgeIndex(0)),
-        ));
+        seen.push((Bits(&registers).to_string(), sim.prober().verdict(JudgeIndex(0))));
     }
     seen
 }
@@ -24,20 +21,11 @@ fn golden_lines_of_varnishlog() {
     let rule = window(4, 3);
     let seen = |peer: Peer| histories(rule, 2, http(SECOND, 500 * MS), &[peer]).remove(0);
     let sick = |bits: &str| (bits.to_owned(), Verdict::Sick);
-    assert_eq!(
-        seen(Peer::HEALTHY),
-        ("4---X-RH".to_owned(), Verdict::Healthy)
-    );
-    assert_eq!(
-        seen(answers(b"HTTP/1.1 404 Not Found\r\n\r\n")),
-        sick("4---X-R-")
-    );
+    assert_eq!(seen(Peer::HEALTHY), ("4---X-RH".to_owned(), Verdict::Healthy));
+    assert_eq!(seen(answers(b"HTTP/1.1 404 Not Found\r\n\r\n")), sick("4---X-R-"));
     assert_eq!(seen(answers(b"FROBOZ 200 OK\r\n\r\n")), sick("4---X-R-"));
     assert_eq!(seen(answers(b"")), sick("4---X---"));
-    assert_eq!(
-        seen(Peer::new(Behaviour::Resets(Cow::Borrowed(b"")))),
-        sick("4---Xr--")
-    );
+    assert_eq!(seen(Peer::new(Behaviour::Resets(Cow::Borrowed(b"")))), sick("4---Xr--"));
     assert_eq!(seen(Peer::new(Behaviour::Hangs)), sick("4---Xr--"));
     assert_eq!(seen(Peer::new(Behaviour::Refuses)), sick("--------"));
     assert_eq!(seen(Peer::new(Behaviour::BlackHole)), sick("--------"));
@@ -53,11 +41,7 @@ fn c00017_register_counts_goods_refusals_and_protocol_errors() {
         vec![answers(b"HTTP/1.1 200 \r\n\r\n"); 2],
     ]
     .concat();
-    let mut sim = Sim::new(
-        &plan(1, window(8, 3), 2, http(SECOND, 500 * MS), 2),
-        1,
-        START,
-    );
+    let mut sim = Sim::new(&plan(1, window(8, 3), 2, http(SECOND, 500 * MS), 2), 1, START);
     for peer in peers {
         sim.set_peer(TargetIndex(0), peer);
         while Log::run_for(&mut sim, MS).reports.is_empty() {}
@@ -70,12 +54,7 @@ fn c00017_register_counts_goods_refusals_and_protocol_errors() {
 
 #[test]
 fn v00014_is_sick_until_the_second_good_probe() {
-    let seen = histories(
-        window(3, 2),
-        0,
-        http(SECOND, 500 * MS),
-        &[answers(b""), Peer::HEALTHY],
-    );
+    let seen = histories(window(3, 2), 0, http(SECOND, 500 * MS), &[answers(b""), Peer::HEALTHY]);
     assert_eq!(seen[1].1, Verdict::Sick);
     let peers = [Peer::HEALTHY, Peer::HEALTHY];
     let seen = histories(window(3, 2), 0, http(SECOND, 500 * MS), &peers);
@@ -85,10 +64,7 @@ fn v00014_is_sick_until_the_second_good_probe() {
 #[test]
 fn r03402_drip_past_the_timeout_is_sick() {
     // 38 bytes, 50 ms from one to the next: 1.9 s in all, never silent for long.
-    let drip = Behaviour::Drips {
-        response: Cow::Borrowed(OK),
-        gap_ns: 50 * MS,
-    };
+    let drip = Behaviour::Drips { response: Cow::Borrowed(OK), gap_ns: 50 * MS };
     let peers = [Peer::new(drip)];
     let seen = histories(window(1, 1), 0, http(5 * SECOND, SECOND), &peers);
     assert_eq!(seen, [("4---Xr--".to_owned(), Verdict::Sick)]);
@@ -103,12 +79,7 @@ fn c00113_server_that_never_closes_is_judged_by_its_framing() {
     let seen = histories(window(3, 1), 0, probe.clone(), &keeps(OK));
     assert_eq!(seen[0].1, Verdict::Healthy);
     // Without framing only the close would end it.
-    let seen = histories(
-        window(3, 1),
-        0,
-        probe,
-        &keeps(b"HTTP/1.1 200 OK\r\n\r\nhello"),
-    );
+    let seen = histories(window(3, 1), 0, probe, &keeps(b"HTTP/1.1 200 OK\r\n\r\nhello"));
     assert_eq!(seen, [("4---Xr--".to_owned(), Verdict::Sick)]);
 }
 

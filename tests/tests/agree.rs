@@ -1,0 +1,260 @@
+//! Host and kernel decide alike: the same packets over the same tables, by [`decide`] here and by
+//! the programs in this kernel; action, packet, entries and all counters are compared.
+//!
+//! Needs root and the object of `cargo xtask build-ebpf`; without either it fails.
+
+use std::collections::{BTreeMap, HashMap};
+use std::env;
+
+use nix::time::{ClockId, clock_gettime};
+use sickbay_shared::abi::{self, FlowEntry};
+use sickbay_shared::counters::count;
+use sickbay_shared::model::fixtures::{self, Fate};
+use sickbay_shared::model::{Bytes, ModelCounters};
+use sickbay_shared::packet::Flow;
+use sickbay_shared::steer::{Action, Outcome, decide};
+use sickbay_tests::chance::{Chance, World};
+use sickbay_tests::steering::{Entrance, Ran, Steering};
+
+/// More than any run of a batch takes; less than any two ages of entries differ by.
+const SLACK_NS: u64 = 1_000_000_000;
+const BATCH_PACKETS: u32 = 100;
+
+// The actions of include/uapi/linux/bpf.h and pkt_cls.h.
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
+const XDP_REDIRECT: u32 = 4;
+const TC_OK: u32 = 0;
+const TC_SHOT: u32 = 2;
+const TC_REDIRECT: u32 = 7;
+/// The loopback, by which a test-run's packets come in.
+const INGRESS: u32 = 1;
+
+#[test]
+fn xdp_program_agrees_with_the_host_on_120_000_random_packets() {
+    agree(Entrance::Xdp, 1_200, 0x5eed_0001);
+}
+
+#[test]
+fn tc_program_agrees_with_the_host_on_20_000_random_packets() {
+    agree(Entrance::Tc, 200, 0x5eed_0002);
+}
+
+#[test]
+fn fixtures_meet_their_fate_in_the_kernel() {
+    let mut steering = Steering::load();
+    let mut ran = 0;
+    for fixture in fixtures::all() {
+        for entrance in [Entrance::Xdp, Entrance::Tc] {
+            // A map that refuses an entry cannot be had on demand.
+            if !fixture.tables.full && entrance.can_run(&fixture.frame) {
+                run_fixture(&mut steering, entrance, &fixture);
+                ran += 1;
+            }
+        }
+    }
+    println!("{ran} fixtures ran");
+    assert!(80 <= ran);
+}
+
+#[test]
+fn every_map_of_the_abi_is_in_the_object() {
+    let steering = Steering::load();
+    let names = [
+        abi::HEADER,
+        abi::HEARTBEATS,
+        abi::TAKES_NEW,
+        abi::SERVES_OLD,
+        abi::ALLOWED,
+        abi::GROUP_COUNTS,
+        abi::POOLS,
+        abi::POOL_COUNTS,
+        abi::SERVICES,
+        abi::SLOTS,
+        abi::BACKENDS,
+        abi::TARGETS,
+        abi::FLOWS_V4,
+        abi::FLOWS_V6,
+        abi::SERVICE_COUNTERS,
+        abi::BACKEND_COUNTERS,
+        abi::GLOBAL_COUNTERS,
+    ];
+    let missing: Vec<&str> = names.into_iter().filter(|name| !steering.has_map(name)).collect();
+    assert_eq!(missing, Vec::<&str>::new());
+}
+
+fn agree(entrance: Entrance, batches: u32, default_seed: u64) {
+    let seed = env::var("SICKBAY_SEED")
+        .map_or(default_seed, |seed| seed.parse().expect("SICKBAY_SEED is a number"));
+    println!("{entrance:?}: seed {seed} (set SICKBAY_SEED to repeat another)");
+    let mut steering = Steering::load();
+    let mut seen = Seen::default();
+    for batch in 0..batches {
+        let mut chance = Chance::new(seed.wrapping_add(u64::from(batch) << 32));
+        let mut world = World::new(&mut chance, now_ns());
+        // One world, twice: as it was made, and after some health has changed.
+        for half in 0..2 {
+            let place = format!("{entrance:?}, seed {seed}, batch {batch}.{half}");
+            run_batch(&mut steering, entrance, &world, &mut chance, &place, &mut seen);
+            world.disturb_health(&mut chance);
+        }
+    }
+    let Seen { actions, outcomes } = seen;
+    println!("{} packets, by action: {actions:?}; {outcomes:?}", actions.values().sum::<u32>());
+    assert_eq!(actions.values().sum::<u32>(), batches * BATCH_PACKETS);
+    let kinds = if entrance == Entrance::Xdp { 4 } else { 3 };
+    assert_eq!(actions.len(), kinds, "an action was never taken");
+    for outcome in OUTCOMES {
+        assert!(outcomes.contains_key(outcome), "{outcome} never came");
+    }
+}
+
+/// Each outcome that there is; of a steered packet, each path.
+const OUTCOMES: [&str; 14] = [
+    "NotIp",
+    "NotTcpUdp",
+    "NotRead",
+    "Truncated",
+    "NotService",
+    "BrokenTable",
+    "NoneTakesNew",
+    "Current",
+    "Rehashed",
+    "Searched",
+    "Open",
+    "SynAgain",
+    "Entry",
+    "Slot",
+];
+
+/// How often each action was taken and each outcome came.
+#[derive(Default)]
+struct Seen {
+    actions: HashMap<u32, u32>,
+    outcomes: BTreeMap<String, u32>,
+}
+
+impl Seen {
+    fn note(&mut self, action: u32, outcome: &Outcome) {
+        let name = match outcome {
+            Outcome::Unread(reason) => format!("{reason:?}"),
+            Outcome::NotService => "NotService".into(),
+            Outcome::BrokenTable { .. } => "BrokenTable".into(),
+            Outcome::NoneTakesNew { .. } => "NoneTakesNew".into(),
+            Outcome::Steered(steered) => format!("{:?}", steered.path),
+        };
+        *self.actions.entry(action).or_default() += 1;
+        *self.outcomes.entry(name).or_default() += 1;
+    }
+}
+
+fn run_batch(
+    steering: &mut Steering,
+    entrance: Entrance,
+    world: &World,
+    chance: &mut Chance,
+    place: &str,
+    seen: &mut Seen,
+) {
+    let counters = ModelCounters::default();
+    world.tables.clock_ns.set(now_ns());
+    steering.put(&world.tables);
+    for packet in 0..BATCH_PACKETS / 2 {
+        let frame = runnable_frame(entrance, world, chance);
+        world.tables.clock_ns.set(now_ns());
+        let outcome = decide(&Bytes::new(&frame), &world.tables);
+        count(&outcome, &counters);
+        let expected = carried_out(entrance, outcome.action(), &frame);
+        let ran = steering.run(entrance, &frame);
+        assert_eq!(ran, expected, "{place}, packet {packet}: {outcome:?}\n{frame:02x?}");
+        seen.note(ran.action, &outcome);
+    }
+    assert_eq!(steering.counters(), counters, "{place}");
+    assert_same_entries(&steering.entries(), &world.tables.entries.borrow(), place);
+}
+
+fn runnable_frame(entrance: Entrance, world: &World, chance: &mut Chance) -> Vec<u8> {
+    for _ in 0..1_000 {
+        let frame = world.frame(chance);
+        if entrance.can_run(&frame) {
+            return frame;
+        }
+    }
+    panic!("no frame that the kernel's test-run takes");
+}
+
+/// What the kernel shows of an action: its number, and the packet with the new addresses.
+fn carried_out(entrance: Entrance, action: Action, frame: &[u8]) -> Ran {
+    let mut frame = frame.to_vec();
+    let (pass, drop) = match entrance {
+        Entrance::Xdp => (XDP_PASS, XDP_DROP),
+        Entrance::Tc => (TC_OK, TC_SHOT),
+    };
+    let action = match action {
+        Action::Pass => pass,
+        Action::Drop => drop,
+        Action::Forward(next_hop) => {
+            frame[..6].copy_from_slice(&next_hop.next_hop.to_le_bytes()[..6]);
+            frame[6..12].copy_from_slice(&next_hop.source_mac.to_le_bytes()[..6]);
+            match entrance {
+                Entrance::Xdp if next_hop.interface_index == INGRESS => XDP_TX,
+                Entrance::Xdp => XDP_REDIRECT,
+                Entrance::Tc => TC_REDIRECT,
+            }
+        }
+    };
+    Ran { action, frame }
+}
+
+fn assert_same_entries(
+    kernel: &HashMap<Flow, FlowEntry>,
+    host: &HashMap<Flow, FlowEntry>,
+    place: &str,
+) {
+    for flow in kernel.keys().chain(host.keys()) {
+        let (kernel, host) = (kernel.get(flow), host.get(flow));
+        let backends = (kernel.map(|entry| entry.backend), host.map(|entry| entry.backend));
+        assert_eq!(backends.0, backends.1, "{place}: entry of {flow:?}");
+        let apart = kernel.zip(host).map(|(a, b)| a.seen_ns.abs_diff(b.seen_ns));
+        assert!(apart < Some(SLACK_NS), "{place}: stamps of {flow:?} are {apart:?} ns apart");
+    }
+}
+
+fn run_fixture(steering: &mut Steering, entrance: Entrance, fixture: &fixtures::Fixture) {
+    let place = format!("{entrance:?}: {}", fixture.description);
+    // Entries keep their age by this kernel's clock.
+    let now_ns = now_ns();
+    let tables = fixture.tables.clone();
+    for entry in tables.entries.borrow_mut().values_mut() {
+        entry.seen_ns = (now_ns + entry.seen_ns).saturating_sub(fixtures::NOW_NS);
+    }
+    steering.put(&tables);
+    let ran = steering.run(entrance, &fixture.frame);
+    let mut frame = fixture.frame.clone();
+    let action = match (fixture.fate, entrance) {
+        (Fate::Pass, Entrance::Xdp) => XDP_PASS,
+        (Fate::Pass, Entrance::Tc) => TC_OK,
+        (Fate::Drop, Entrance::Xdp) => XDP_DROP,
+        (Fate::Drop, Entrance::Tc) => TC_SHOT,
+        (Fate::To(index), entrance) => {
+            let last = index as u8;
+            frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, last, 6, 0, 0, 0, 0, last]);
+            if entrance == Entrance::Xdp { XDP_REDIRECT } else { TC_REDIRECT }
+        }
+    };
+    assert_eq!(ran, Ran { action, frame }, "{place}");
+    let expected = ModelCounters {
+        global: fixture.global.into(),
+        services: fixture.services.iter().copied().collect::<HashMap<_, _>>().into(),
+        backends: fixture.backends.iter().copied().collect::<HashMap<_, _>>().into(),
+    };
+    assert_eq!(steering.counters(), expected, "{place}");
+    let entries: Vec<_> = steering.entries().values().map(|entry| entry.backend).collect();
+    assert_eq!(entries, fixture.entries, "{place}");
+}
+
+fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE).expect("the coarse clock");
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
