@@ -139,9 +139,7 @@ fn machine(switch: &Namespace, name: &str, number: u8) -> Result<Machine> {
         machine.ipv4, machine.ipv6
     ))?;
     // A frame that XDP sends back has no skb that says "checksum to be completed".
-    machine
-        .namespace
-        .tool(&["ethtool", "-K", INTERFACE, "tx", "off"])?;
+    machine.namespace.tool(&["ethtool", "-K", INTERFACE, "tx", "off"])?;
     Ok(machine)
 }
 
