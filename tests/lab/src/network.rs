@@ -105,7 +105,8 @@ impl Network {
             backend.namespace.ip(&vip_addresses("lo"))?;
             backends.push(backend);
         }
-        Ok(Self { client, host, backends, switch })
+        let pass = pass_at_once(&switch, "to-host")?;
+        Ok(Self { client, host, backends, switch, _pass: pass })
     }
 
     /// The VIP and its port.
