@@ -1,4 +1,8 @@
 //! Bad input to `sickbay run`: one clear line, exit code 1, and nothing left behind.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; the lint spares only the #[test] functions themselves"
+)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
