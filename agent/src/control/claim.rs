@@ -25,6 +25,8 @@ pub struct Claim {
     directory: PathBuf,
     instance: String,
     lock: File,
+    /// The directory above, when it was not there before: it goes when it is empty.
+    made_above: Option<PathBuf>,
 }
 
 impl Claim {
@@ -41,8 +43,14 @@ impl Claim {
                 bytes: socket_bytes,
             });
         }
+        let made_above = directory.parent().filter(|above| !above.exists()).map(Path::to_owned);
         let lock = take_lock(directory, instance)?;
-        let claim = Self { directory: directory.to_owned(), instance: instance.to_owned(), lock };
+        let claim = Self {
+            directory: directory.to_owned(),
+            instance: instance.to_owned(),
+            lock,
+            made_above,
+        };
         claim.write_owner()?;
         claim.remove_stale_socket()?;
         Ok(claim)
@@ -97,9 +105,11 @@ impl Drop for Claim {
         // Removed while it is still locked: who opened it before sees by its inode that it is gone.
         let lock = self.directory.join(LOCK_NAME);
         warn_unless_gone(&lock, fs::remove_file(&lock));
-        match fs::remove_dir(&self.directory) {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            removed => warn_unless_gone(&self.directory, removed),
+        for directory in std::iter::once(&self.directory).chain(&self.made_above) {
+            match fs::remove_dir(directory) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                removed => warn_unless_gone(directory, removed),
+            }
         }
     }
 }
