@@ -1,6 +1,6 @@
 //! `sickbay run`: the order in which the parts start and stop, and nothing else.
 //!
-//! Start: claim the instance, check the host, load the maps, lay the fleet out, probe, answer the
+//! Start: check the host, claim the instance, load the maps, lay the fleet out, probe, answer the
 //! admin socket; attach when every target has a first verdict. A failure on the way leaves nothing
 //! behind. Stop: the other way round; what is attached stays attached unless it is told otherwise.
 
@@ -52,12 +52,13 @@ pub struct Options {
 pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
     // Blocked before any thread starts, so that every thread inherits the mask.
     let signals = Signals::block()?;
-    let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
-    let fleet = Arc::new(fleet);
     let shard_count = shard::shard_count(&fleet);
     let descriptors = shard_count as u64 * 8 + OTHER_DESCRIPTORS;
     host::require(&host::Needs { pin_directory: Some(fleet.pin_directory.clone()), descriptors })?;
     crate::engine::probe_features()?;
+    // After the host's privileges, whose lack is told better than a directory's refusal.
+    let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
+    let fleet = Arc::new(fleet);
 
     let mut agent = Agent::start(Arc::clone(&fleet), shard_count, claim)?;
     let ran = agent.serve(&signals);
