@@ -18,7 +18,7 @@ use crate::board::Board;
 use crate::control::claim::Claim;
 use crate::control::journal::Journal;
 use crate::control::server::{ControlServer, Options as ControlOptions};
-use crate::fleet::{Fleet, Mode};
+use crate::fleet::Fleet;
 use crate::host;
 use crate::kernel::{self, Attached, Datapath, Flows};
 use crate::neighbours::Neighbours;
@@ -200,16 +200,17 @@ fn start_shards(
     Ok(shards)
 }
 
-/// Next hops are needed where packets are sent on; `observe` sends none.
+/// Next hops of every backend that a service may choose. In `observe` too, though nothing is sent:
+/// what would be done includes "dropped, because its next hop is not known".
 fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<Neighbours>> {
-    let mut sends = vec![false; fleet.pools.len()];
+    let mut serves = vec![false; fleet.pools.len()];
     for service in &fleet.services {
-        sends[service.pool] |= service.mode == Mode::Dsr;
+        serves[service.pool] = true;
     }
     let backends: Vec<_> = fleet
         .backends
         .iter()
-        .filter(|backend| sends[backend.pool])
+        .filter(|backend| serves[backend.pool])
         .map(|backend| (backend.index, backend.address.ip()))
         .collect();
     if backends.is_empty() {
