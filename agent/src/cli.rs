@@ -94,7 +94,7 @@ pub fn main() -> ExitCode {
             // Whoever read our output has seen enough.
             return ExitCode::SUCCESS;
         }
-        complain(&format!("{error:#}"));
+        complain(&whole_text(&error));
         ExitCode::FAILURE
     })
 }
@@ -108,6 +108,20 @@ pub fn complain(message: &str) {
             return;
         }
     }
+}
+
+/// The error with its causes, each once: many errors name their cause in their own text.
+fn whole_text(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 fn start_log() {
@@ -137,6 +151,15 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn cause_is_told_once() {
+        let cause = || std::io::Error::other("the disk is full");
+        let named = anyhow::Error::new(cause()).context("cannot write x: the disk is full");
+        assert_eq!(whole_text(&named), "cannot write x: the disk is full");
+        let unnamed = anyhow::Error::new(cause()).context("cannot write x");
+        assert_eq!(whole_text(&unnamed), "cannot write x: the disk is full");
+    }
 
     #[test]
     fn arguments_are_consistent() {

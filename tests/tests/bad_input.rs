@@ -188,7 +188,7 @@ fn user_without_privilege_is_refused() {
         wrapped
     });
     fs::remove_file(copy).unwrap();
-    assert!(error.contains("root"), "{error}");
+    assert!(error.contains("run as root"), "{error}");
 }
 
 #[test]

@@ -19,14 +19,13 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 const LOCK_TRIES_MAX: u32 = 16;
 
 /// This agent's hold on its run directory. Dropped, it removes the socket, the lock and, when
-/// nothing else is in it, the directory.
+/// nothing else is in it, the directory; and the one above, if it was made for this claim.
 #[derive(Debug)]
 pub struct Claim {
     directory: PathBuf,
     instance: String,
     lock: File,
-    /// The directory above, when it was not there before: it goes when it is empty.
-    made_above: Option<PathBuf>,
+    parent_made: bool,
 }
 
 impl Claim {
@@ -43,14 +42,10 @@ impl Claim {
                 bytes: socket_bytes,
             });
         }
-        let made_above = directory.parent().filter(|above| !above.exists()).map(Path::to_owned);
+        let parent_made = directory.parent().is_some_and(|parent| !parent.exists());
         let lock = take_lock(directory, instance)?;
-        let claim = Self {
-            directory: directory.to_owned(),
-            instance: instance.to_owned(),
-            lock,
-            made_above,
-        };
+        let (directory, instance) = (directory.to_owned(), instance.to_owned());
+        let claim = Self { directory, instance, lock, parent_made };
         claim.write_owner()?;
         claim.remove_stale_socket()?;
         Ok(claim)
@@ -105,11 +100,16 @@ impl Drop for Claim {
         // Removed while it is still locked: who opened it before sees by its inode that it is gone.
         let lock = self.directory.join(LOCK_NAME);
         warn_unless_gone(&lock, fs::remove_file(&lock));
-        for directory in std::iter::once(&self.directory).chain(&self.made_above) {
-            match fs::remove_dir(directory) {
-                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-                removed => warn_unless_gone(directory, removed),
-            }
+        match fs::remove_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            removed => warn_unless_gone(&self.directory, removed),
+        }
+        if self.parent_made
+            && let Some(parent) = self.directory.parent()
+            && let Err(error) = fs::remove_dir(parent)
+            && error.kind() != io::ErrorKind::DirectoryNotEmpty
+        {
+            warn_unless_gone(parent, Err(error));
         }
     }
 }
