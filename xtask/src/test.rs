@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use suite::{Counts, SUITES, Suite};
 
-use crate::{build_ebpf, cargo, packages};
+use crate::{build_ebpf, packages};
 
 /// What to test.
 #[derive(clap::Args, Default)]
@@ -31,14 +31,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let suites = chosen(&arguments.suites)?;
     packages::ensure_installed()?;
     build_ebpf::run()?;
-    cargo::build_agent()?;
-    let programs = programs::build()?;
+    let built = programs::build()?;
     let mut sum = Counts::default();
     let mut lines = Vec::new();
     for suite in suites {
         println!("\n== {}: {} (budget {} s)", suite.name, suite.what, suite.budget.as_secs());
         let start = Instant::now();
-        let counts = suite.run(&programs, arguments.only.as_deref())?;
+        let counts = suite.run(&built, arguments.only.as_deref())?;
         let took = start.elapsed();
         lines.push(format!(
             "{:<12} {:>5} passed {:>3} failed {:>6.1} s of {} s",
