@@ -17,16 +17,32 @@ const PROGRAMS: [(&str, &str, &str); 5] = [
     ("unshare", "util-linux", "makes the private environment"),
     ("setpriv", "util-linux", "ends the private environment with its maker"),
 ];
+/// Files that only the tests need, as [`PROGRAMS`]: what libbpf is built with.
+const TEST_FILES: [(&str, &str, &str); 4] = [
+    ("/usr/bin/make", "make", "builds libbpf, the tests' second loader"),
+    ("/usr/bin/pkg-config", "pkg-config", "finds libelf for libbpf"),
+    ("/usr/include/libelf.h", "libelf-dev", "libbpf reads objects with it"),
+    ("/usr/include/zlib.h", "zlib1g-dev", "libelf needs it"),
+];
 /// Where Debian's nginx writes its process number when its package has started it.
 const NGINX_PROCESS_FILE: &str = "/run/nginx.pid";
 
-/// Sees to it that the machine has everything that demo and tests need: says what is missing and
+/// What the machine is to be ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// The demo.
+    Demo,
+    /// The tests, and whatever else compiles them.
+    Tests,
+}
+
+/// Sees to it that the machine has everything that demo or tests need: says what is missing and
 /// why, and installs it through apt.
 ///
 /// # Errors
 /// Not root, or no apt: the text is the exact list and command. Or apt fails.
-pub(crate) fn ensure_installed() -> Result<()> {
-    let missing = missing();
+pub(crate) fn ensure_installed(what_for: Use) -> Result<()> {
+    let missing = missing(what_for);
     if !missing.is_empty() {
         println!("These packages are missing:");
         for (package, reason) in &missing {
@@ -50,13 +66,17 @@ pub(crate) fn ensure_installed() -> Result<()> {
     Ok(())
 }
 
-fn missing() -> Vec<(&'static str, &'static str)> {
+fn missing(what_for: Use) -> Vec<(&'static str, &'static str)> {
     let mut missing: Vec<(&str, &str)> = Vec::new();
     for (program, package, reason) in PROGRAMS {
         let known = missing.iter().any(|(name, _)| *name == package);
         if !known && !found(program) && !found_in("/usr/sbin", program) {
             missing.push((package, reason));
         }
+    }
+    if what_for == Use::Tests {
+        let absent = TEST_FILES.iter().filter(|(path, ..)| !Path::new(path).exists());
+        missing.extend(absent.map(|&(_, package, reason)| (package, reason)));
     }
     missing.extend(build_ebpf::missing_packages());
     missing

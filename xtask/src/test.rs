@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 /// When the machine lacks something, or the tests do not build.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let suites = chosen(&arguments.suites)?;
-    packages::ensure_installed()?;
+    packages::ensure_installed(packages::Use::Tests)?;
     build_ebpf::run()?;
     let built = programs::build()?;
     let mut sum = Counts::default();
