@@ -59,7 +59,7 @@ pub struct Course {
     /// Results that led to the register before it, oldest first.
     pub before: Vec<bool>,
     /// The results of the worst case. Times are since the event, which comes just after the start
-    /// of the probe before.
+    /// of the probe before. (After a start: as far as the grid met it; see the times.)
     pub steps: Vec<Landed>,
 }
 
@@ -97,7 +97,7 @@ impl Answer {
             Self::closed(question)
         };
         debug_assert!(
-            !question.in_whole_ticks() || answer.times() == Self::closed(question).times(),
+            !question.is_closed() || answer.times() == Self::closed(question).times(),
             "the prober and the closed form differ: {:?}",
             (question, &answer, Self::closed(question))
         );
@@ -226,9 +226,9 @@ impl Question<'_> {
         course(rehearsal, last, before, Verdict::Sick)
     }
 
-    /// Whether the closed form holds to the nanosecond.
+    /// Whether the closed form holds to the nanosecond: for whole ticks.
     #[must_use]
-    pub fn in_whole_ticks(self) -> bool {
+    pub fn is_closed(self) -> bool {
         let Rhythm { interval_ns, timeout_ns } = self.rhythm();
         interval_ns.is_multiple_of(TICK_NS) && timeout_ns.is_multiple_of(TICK_NS)
     }
@@ -281,38 +281,53 @@ impl Question<'_> {
         goods.len() as u32
     }
 
-    /// The first traffic. The first probe comes after a wait of its own, evenly spread. With an
-    /// interval above [`FIRST_PROBE_NS_MAX`] the grid has no part in that, and the second probe
-    /// waits for it: over all moments of a start, any time up to an interval more than the least.
+    /// The first traffic. The first probe comes after a wait of its own, evenly spread. Where the
+    /// grid has no part in that, the second probe waits for the grid: over all moments of a start,
+    /// anything between the two that are tried here, which are a tick apart.
     fn starts(self, pace: Pace) -> Course {
-        let interval_ns = self.spec.interval_ns;
         let (first_ns, slot_ns) = Rehearsal::first_and_slot_ns(self.spec);
-        // So that the first probe is over just when a slot comes, which is the most that the second
-        // one can wait at once, and the least after a timeout.
-        let wanted_ns = match pace {
+        // When the first probe ends if it starts on time, from the start of the agent.
+        let ended_ns = match pace {
             Pace::AtOnce => first_ns,
             Pace::WholeTimeout => first_ns + self.spec.timeout_ns,
         };
-        let now = slot_ns + interval_ns * (2 + wanted_ns / interval_ns) - wanted_ns;
-        let mut rehearsal = Rehearsal::new(self.spec, self.rule, self.initial, now);
-        if rehearsal.verdict() == Verdict::Healthy {
+        let interval_ns = self.spec.interval_ns;
+        // So that this is the moment of a slot.
+        let now = slot_ns + interval_ns * (2 + ended_ns / interval_ns) - ended_ns;
+        let Some(met) = self.started(pace, now) else {
             return Course { times: Times::ZERO, before: Vec::new(), steps: Vec::new() };
+        };
+        // At once the slot that it meets is its own, and the one a tick later would be the second;
+        // at its end the slot is the second's, and a tick earlier would be lost.
+        let beside = match pace {
+            Pace::AtOnce => self.started(pace, now - TICK_NS),
+            Pace::WholeTimeout => self.started(pace, now + TICK_NS),
+        };
+        let length_ns =
+            |rows: &[Landed]| rows[rows.len() - 1].ended_ns - rows[0].started_ns;
+        let (met_ns, beside_ns) = (length_ns(&met), beside.map_or(0, |rows| length_ns(&rows)));
+        let (least_ns, most_ns) = if beside_ns < met_ns {
+            (beside_ns - TICK_NS, met_ns)
+        } else {
+            (met_ns, if met_ns < beside_ns { beside_ns + TICK_NS } else { met_ns })
+        };
+        let wait_ns = interval_ns.min(FIRST_PROBE_NS_MAX);
+        let event_ns = met[0].started_ns - wait_ns;
+        Course {
+            times: Times::waiting(wait_ns + most_ns - least_ns, least_ns),
+            before: vec![true; usize::from(self.initial)],
+            steps: met.into_iter().map(|row| row.since(event_ns)).collect(),
         }
+    }
+
+    /// The results up to the first healthy verdict of an agent that starts at `now`; `None` when
+    /// there is no need of any.
+    fn started(self, pace: Pace, now: Nanos) -> Option<Vec<Landed>> {
+        let mut rehearsal = Rehearsal::new(self.spec, self.rule, self.initial, now);
         rehearsal.revive(pace);
         let mut rows = Vec::new();
         run_to(&mut rehearsal, Verdict::Healthy, &mut rows);
-        let rest_ns = rows[rows.len() - 1].ended_ns - rows[0].started_ns;
-        let wait_ns = interval_ns.min(FIRST_PROBE_NS_MAX);
-        let on_grid = interval_ns <= FIRST_PROBE_NS_MAX;
-        let times = match pace {
-            _ if on_grid || rows.len() == 1 => Times::waiting(wait_ns, rest_ns),
-            Pace::AtOnce => Times::waiting(wait_ns + interval_ns, rest_ns - interval_ns),
-            Pace::WholeTimeout => Times::waiting(wait_ns + interval_ns, rest_ns),
-        };
-        let before = vec![true; usize::from(self.initial)];
-        let started_ns = rows[0].started_ns - wait_ns;
-        let steps = rows.into_iter().map(|row| row.since(started_ns)).collect();
-        Course { times, before, steps }
+        (!rows.is_empty()).then_some(rows)
     }
 
     /// A target whose register its own probes have written; failures at this pace. And the last.
