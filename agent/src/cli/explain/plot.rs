@@ -9,6 +9,9 @@ use crate::cli::listing::Screen;
 use crate::cli::table::{Cell, Column, Table, Tint};
 use crate::graph;
 
+/// Beside wider registers there is no room: what is to be said stands under the row.
+const BESIDE_SPAN_MAX: u8 = 40;
+
 /// Draws the story of a probe.
 pub(super) fn draw(text: &mut String, question: Question<'_>, screen: Screen) {
     let Some(story) = question.story() else {
@@ -26,10 +29,10 @@ pub(super) fn draw(text: &mut String, question: Question<'_>, screen: Screen) {
 
 fn rows(story: &Story, span: u8, screen: Screen) -> String {
     let mut table = Table::new(vec![
-        Column::number("Second"),
+        Column::number("At s"),
         Column::text("Register"),
         Column::text("Verdict"),
-        Column::cuttable("Since"),
+        Column::text(""),
     ]);
     let mut before = Verdict::Healthy;
     for row in &story.rows {
@@ -47,10 +50,18 @@ fn rows(story: &Story, span: u8, screen: Screen) -> String {
         };
         before = row.verdict;
         let verdict = Cell::tinted(word(row.verdict), tint);
-        table.push(
-            vec![digits(row.ended_ns).into(), drawn(row.happy, span).into(), verdict, since.into()],
-            String::new(),
-        );
+        let (beside, below) = match since.as_str() {
+            "" => (String::new(), String::new()),
+            _ if span <= BESIDE_SPAN_MAX => (since, String::new()),
+            _ => (String::new(), format!("      {since}\n")),
+        };
+        let cells = vec![
+            digits(row.ended_ns).into(),
+            drawn(row.happy, span).into(),
+            verdict,
+            beside.into(),
+        ];
+        table.push(cells, below);
     }
     table.render(screen)
 }

@@ -17,6 +17,8 @@ const WIDTH: usize = 80;
 const FIRST_WIDTH: usize = 40;
 /// Larger windows have too many contents to be told by their number.
 const COUNTED_WINDOW_MAX: u8 = 16;
+/// Longer registers are told by their runs.
+const DRAWN_MAX: usize = 30;
 
 /// One probe.
 pub(super) fn explain(text: &mut String, explained: &Explained<'_>, screen: Screen) {
@@ -60,9 +62,9 @@ pub(super) fn explain(text: &mut String, explained: &Explained<'_>, screen: Scre
 pub(super) fn host(text: &mut String, host: &Host) {
     let threads = if host.shards == 1 { "thread" } else { "threads" };
     text.push_str(&format!(
-        "This host: {} probes/s from {} probing {threads}. If everything timed out, up to\n\
-         {} sockets would be open at once; there is room for {}. Memory for probing:\n\
-         about {:.1} MB; the tables of steering are apart.\n",
+        "This host: {} probes/s from {} probing {threads}. Sockets open at once if every\n\
+         probe timed out: {}; room for {}. Memory for probing: about {:.1} MB, the tables\n\
+         of steering apart.\n",
         host.probes_per_second,
         host.shards,
         host.sockets_worst,
@@ -124,7 +126,7 @@ fn to_sick(text: &mut String, explained: &Explained<'_>, screen: Screen) {
     );
     if !passage.far[1].steps.is_empty() {
         text.push_str(
-            "At its worst it dies just after a good probe (at the bar), and each probe times out:\n",
+            "At its worst: it dies just after a good probe (the bar), and each one times out.\n",
         );
         text.push_str(&sequence(&passage.far[1], screen.width.unwrap_or(WIDTH).max(WIDTH)));
     }
@@ -142,7 +144,7 @@ fn first_traffic(text: &mut String, explained: &Explained<'_>, screen: Screen) {
     };
     let good = format!("{goods} good");
     let [at_once, slow] = &explained.answer.first_traffic;
-    let title = format!("First traffic, since the start (initial {})", probe.initial);
+    let title = format!("First traffic, since start (initial {})", probe.initial);
     let rows =
         [("answered at once", good.clone(), at_once), ("answers at the timeout", good, slow)];
     table(text, screen, &title, &rows);
@@ -166,11 +168,10 @@ fn sentences(text: &mut String, explained: &Explained<'_>) {
             if failures == 2 { "is" } else { "are" },
         ));
     }
-    text.push_str(&format!(
-        "After that {} in a row {} it back.\n",
-        counted(*goods_after_fall, "good one"),
-        if *goods_after_fall == 1 { "brings" } else { "bring" },
-    ));
+    text.push_str(&match goods_after_fall {
+        1 => "After that one good result brings it back.\n".to_owned(),
+        goods => format!("After that {goods} good ones in a row bring it back.\n"),
+    });
 }
 
 /// From which registers fewer failures do.
@@ -195,7 +196,7 @@ fn by_failures(text: &mut String, explained: &Explained<'_>, screen: Screen) {
             shown(refused.times.worst_ns).into(),
             shown(timed_out.times.worst_ns).into(),
             registers(rule, *failures).into(),
-            register(&refused.before).into(),
+            example(&refused.before).into(),
         ];
         table.push(cells, String::new());
     }
@@ -222,7 +223,7 @@ fn threshold_is_no_count_of_failures(
     if let Some((_, [refused, timed_out])) = row {
         text.push_str(&format!(
             "{} ({}, {} by timeouts) {} only where good result {threshold} from the right\n\
-             stands at place {}: after failures of late, never after a start.\n",
+             stands at place {}: after failures of late, never after a clean start.\n",
             counted(count, "failure"),
             shown(refused.times.worst_ns),
             shown(timed_out.times.worst_ns),
@@ -245,6 +246,18 @@ fn registers(rule: Rule, failures: u32) -> String {
             had => format!("newest {had} bad"),
         },
     }
+}
+
+/// A register, or its runs when it is too long for a table.
+fn example(results: &[bool]) -> String {
+    if results.len() <= DRAWN_MAX {
+        return register(results);
+    }
+    let runs = results.chunk_by(|a, b| a == b).map(|run| {
+        let what = if run[0] { "good" } else { "bad" };
+        format!("{} {what}", run.len())
+    });
+    runs.collect::<Vec<String>>().join(", ")
 }
 
 fn table(text: &mut String, screen: Screen, title: &str, rows: &[(&str, String, &Course)]) {
