@@ -10,6 +10,8 @@ pub mod backend;
 pub mod check;
 /// `sickbay detach`: take everything of an instance out of the kernel.
 pub mod detach;
+/// `sickbay explain`: how many seconds, and by which probes.
+pub mod explain;
 /// What the listing subcommands share: which agent is asked, how its answer is written.
 pub mod listing;
 /// `sickbay probe`: probe from the command line, without root.
@@ -34,6 +36,7 @@ Examples:
   sickbay probe http://192.0.2.1/healthz         Is it well? No root, no configuration
   sickbay check --print-example > sickbay.toml   A commented configuration to begin with
   sickbay check -c sickbay.toml                  Is it right? Where are its traps?
+  sickbay explain -c sickbay.toml --plot         In how many seconds, and by which probes?
   sickbay run -c sickbay.toml                    Probe, decide, steer (as root)
   sickbay backend list -p                        Verdicts and the last 64 results of each
   sickbay detach                                 Take everything out of the kernel
@@ -63,6 +66,8 @@ pub enum Command {
     Probe(probe::ProbeArgs),
     /// Validate a configuration and warn of its traps
     Check(check::CheckArgs),
+    /// Say in how many seconds a dead backend is sick, and by which probes
+    Explain(explain::ExplainArgs),
     /// Probe, decide and steer until a signal comes
     Run(run::RunArgs),
     /// Show the running agent
@@ -83,6 +88,7 @@ pub fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Probe(arguments) => probe::run(arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Backend(arguments) => backend::run(arguments),

@@ -27,8 +27,11 @@ mod traps;
 use std::path::{Path, PathBuf};
 
 pub use self::example::example;
+pub(crate) use self::problem::nearest;
 pub use self::problem::{ConfigError, Problem};
-pub use self::summary::{ProbeSummary, Summary};
+pub use self::summary::{
+    Load, ProbeSummary, Summary, in_flight_worst, question, rate, rates, rounded,
+};
 
 use self::agent::Agent;
 use self::problem::Report;

@@ -250,7 +250,7 @@ pub(super) fn slip_of<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) 
 }
 
 /// The hint that names the known name nearest to `name`, or else lists what there is.
-pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
+pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     const LISTED_MAX: usize = 20;
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(best) = slip_of(name, known.iter().copied()) {
