@@ -34,6 +34,9 @@ pub mod bound;
 // Where an HTTP/1 response ends, and with which status.
 pub mod response;
 
+// A response as Varnish's probe reads it.
+pub mod reply;
+
 // Timers: a hierarchical timing wheel over indices.
 pub mod wheel;
 
@@ -45,6 +48,9 @@ pub mod prober;
 
 // What is said of a probe.
 pub mod text;
+
+// Varnish's log record of a probe.
+pub mod record;
 
 // Which member of a pool a slot of its table belongs to.
 pub mod maglev;

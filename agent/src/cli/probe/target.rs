@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use sickbay_core::hash;
 use sickbay_core::limits::{INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN};
 use sickbay_core::plan::{
-    Family, JudgeSpec, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
-    TargetSpec,
+    Compat, Family, JudgeSpec, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    TargetIndex, TargetSpec,
 };
 
 use super::ProbeArgs;
@@ -43,6 +43,7 @@ pub(super) struct Settings {
     interval_ns: u64,
     initial: u8,
     expected_status: u16,
+    compat: Compat,
 }
 
 impl Settings {
@@ -79,7 +80,13 @@ impl Settings {
             interval_ns,
             initial,
             expected_status: arguments.expect,
+            compat: arguments.compat(),
         })
+    }
+
+    /// Whose behaviour the probes of a target have: Varnish has no probe over TCP alone.
+    pub(super) fn compat_of(&self, target: usize) -> Compat {
+        if self.endpoints[target].0 == HTTP { self.compat } else { Compat::Off }
     }
 
     /// The one shard's plan: a judge for each target, in their order.
@@ -88,11 +95,15 @@ impl Settings {
         let indices = 0..u32::try_from(self.names.len()).expect("a command line is short");
         let judge =
             |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
-        let spec =
-            |kind| ProbeSpec { interval_ns: self.interval_ns, timeout_ns: self.timeout_ns, kind };
+        let spec = |kind, compat| ProbeSpec {
+            interval_ns: self.interval_ns,
+            timeout_ns: self.timeout_ns,
+            kind,
+            compat,
+        };
         let http = ProbeKind::Http { expected_status: self.expected_status, head: false };
         let plan = Plan {
-            probes: vec![spec(ProbeKind::Tcp), spec(http)],
+            probes: vec![spec(ProbeKind::Tcp, Compat::Off), spec(http, self.compat)],
             targets: self.endpoints.iter().map(|entry| self.target_spec(entry)).collect(),
             judges: indices.map(judge).collect(),
             // Targets that are sick hold at most half: with two a target, all can be in flight.
