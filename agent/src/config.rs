@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::example::example;
 pub use self::problem::{ConfigError, Problem};
+pub(crate) use self::problem::{nearest, quoted};
 pub use self::summary::{ProbeSummary, Summary};
 
 use self::agent::Agent;
