@@ -18,6 +18,7 @@ mod listing;
 mod number;
 mod probe;
 mod program;
+mod rule;
 mod source;
 mod stream;
 mod token;
@@ -30,6 +31,7 @@ pub use self::backend::Backend;
 pub use self::endpoint::{Endpoint, Network};
 pub use self::listing::Listing;
 pub use self::probe::{Parameters, Probe, Question};
+pub use self::rule::Probing;
 
 use self::program::Reading;
 use self::source::Source;

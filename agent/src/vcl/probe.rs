@@ -64,6 +64,13 @@ pub enum Question {
     Request(Vec<u8>),
 }
 
+impl Default for Parameters {
+    /// Varnish's: GET / every 5 s, 3 of 8.
+    fn default() -> Self {
+        Written::default().effective(0, 0)
+    }
+}
+
 impl Parameters {
     /// The bytes that are sent to a backend whose Host header is `host_header`.
     #[must_use]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::backend::{self, Backend, ProbeChoice};
+use super::backend::{self, ProbeChoice};
 use super::probe::{self, Probe};
 use super::source::Source;
 use super::stream::{Fault, Stream};
@@ -276,12 +276,18 @@ impl Reading {
     /// The name of a definition, which is no path of names.
     fn name(&mut self, what: &str) -> Result<Token, Fault> {
         let name = self.stream.expect_name()?;
-        if self.stream.peek().kind == Kind::Mark(b'.') {
-            let shown = String::from_utf8_lossy(self.stream.text(name)).into_owned();
-            let problem = format!("Name of {what}, '{shown}.…', contains illegal character '.'");
-            return Err(self.stream.fault(name, problem, "use letters, digits, _ and -"));
+        if self.stream.peek().kind != Kind::Mark(b'.') {
+            return Ok(name);
         }
-        Ok(name)
+        let mut end = self.stream.take()?;
+        if self.stream.peek().kind == Kind::Name {
+            end = self.stream.take()?;
+        }
+        let text = |token| String::from_utf8_lossy(self.stream.text(token)).into_owned();
+        let dot = if end.kind == Kind::Name { "." } else { "" };
+        let shown = format!("{}{dot}{}", text(name), text(end));
+        let problem = format!("Name of {what}, '{shown}', contains illegal character '.'");
+        Err(self.stream.fault(name, problem, "use letters, digits, _ and -"))
     }
 
     /// Gives out the name of a probe or a backend.
