@@ -181,6 +181,9 @@ impl Reading {
             }
         }
         if self.vcl.backends.is_empty() && self.errors.is_empty() {
+            if let Some(unused) = self.unused().first() {
+                return Err(Box::new(unused.clone()));
+            }
             let problem =
                 "No backends or directors found in VCL program, at least one is necessary.";
             let mend = "add backend NAME { .host = \"ADDRESS\"; }, or backend NAME none;";
