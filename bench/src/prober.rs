@@ -9,8 +9,8 @@ use std::fmt;
 use nix::sys::resource::{UsageWho, getrusage};
 use sickbay_core::hash;
 use sickbay_core::plan::{
-    Family, JudgeSpec, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
-    TargetSpec,
+    Compat, Family, JudgeSpec, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    TargetIndex, TargetSpec,
 };
 use sickbay_core::sim::{Occurrence, Sim};
 
@@ -64,6 +64,7 @@ fn plan() -> Plan {
             interval_ns: INTERVAL_NS,
             timeout_ns: INTERVAL_NS / 2,
             kind: ProbeKind::Http { expected_status: 200, head: false },
+            compat: Compat::Off,
         }],
         targets: (0..TARGETS).map(target).collect(),
         judges: (0..TARGETS).map(judge).collect(),

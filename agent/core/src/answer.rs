@@ -303,8 +303,7 @@ impl Question<'_> {
             Pace::AtOnce => self.started(pace, now - TICK_NS),
             Pace::WholeTimeout => self.started(pace, now + TICK_NS),
         };
-        let length_ns =
-            |rows: &[Landed]| rows[rows.len() - 1].ended_ns - rows[0].started_ns;
+        let length_ns = |rows: &[Landed]| rows[rows.len() - 1].ended_ns - rows[0].started_ns;
         let (met_ns, beside_ns) = (length_ns(&met), beside.map_or(0, |rows| length_ns(&rows)));
         let (least_ns, most_ns) = if beside_ns < met_ns {
             (beside_ns - TICK_NS, met_ns)

@@ -41,7 +41,7 @@ pub(super) fn assemble(
                 pool,
                 address: member.address,
                 weight: member.weight,
-                target: targets.of(probed, draft.probe),
+                target: targets.of(probed, draft.probe, member.request),
                 index,
             });
         }
@@ -121,13 +121,16 @@ impl<'p> Targets<'p> {
         Self { probes, alike, list: Vec::with_capacity(capacity), by_identity }
     }
 
-    /// The target at `address` as `probe` asks it.
-    fn of(&mut self, address: SocketAddr, probe: usize) -> usize {
+    /// The target at `address` as `probe` asks it, or with a request of its own.
+    fn of(&mut self, address: SocketAddr, probe: usize, own: Option<Vec<u8>>) -> usize {
         let spec = &self.probes[probe];
-        let bytes = spec.request.as_ref().map_or_else(Vec::new, |request| {
-            let host = request.host.clone().unwrap_or_else(|| default_host(address));
-            request_bytes(request, &host)
-        });
+        let made = || {
+            spec.request.as_ref().map_or_else(Vec::new, |request| {
+                let host = request.host.clone().unwrap_or_else(|| default_host(address));
+                request_bytes(request, &host)
+            })
+        };
+        let bytes = own.unwrap_or_else(made);
         let mut identity = identity(address, &bytes);
         let mut told_apart = bytes.clone();
         while let Some(&known) = self.by_identity.get(&identity) {

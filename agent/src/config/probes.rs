@@ -20,7 +20,12 @@ const RISE_DEFAULT: u8 = 2;
 
 /// Every probe, in the order of names; what is wrong is reported and stands at its default.
 pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Probe> {
-    settings.probe.iter().map(|(name, probe)| Draft { name, probe, report }.validate()).collect()
+    settings.probe.iter().map(|(name, probe)| validate_one(name, probe, report)).collect()
+}
+
+/// One probe; what is wrong is reported and stands at its default.
+pub(super) fn validate_one(name: &str, probe: &ProbeSettings, report: &mut Report<'_>) -> Probe {
+    Draft { name, probe, report }.validate()
 }
 
 /// The bytes of the request to a backend whose Host is `host`.

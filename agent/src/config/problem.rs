@@ -224,7 +224,7 @@ pub(super) fn dotted(place: &[Step<'_>]) -> String {
 
 /// Text from a file in quotes, escaped, and cut when it is long: it cannot break the line or move
 /// the cursor of a terminal.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     const CHARACTERS_MAX: usize = 80;
     let mut shown = String::from("\"");
     for (index, character) in text.chars().enumerate() {

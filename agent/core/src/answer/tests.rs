@@ -1,7 +1,7 @@
 //! Figures by hand, and the prober against the closed form over a grid of rules.
 
 use super::*;
-use crate::plan::ProbeKind;
+use crate::plan::{Compat, ProbeKind};
 
 const MS: Nanos = 1_000_000;
 
@@ -14,6 +14,7 @@ const fn spec(interval_ms: Nanos, timeout_ms: Nanos) -> ProbeSpec {
         interval_ns: interval_ms * MS,
         timeout_ns: timeout_ms * MS,
         kind: ProbeKind::Http { expected_status: 200, head: false },
+        compat: Compat::Off,
     }
 }
 

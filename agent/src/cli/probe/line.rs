@@ -67,15 +67,16 @@ impl<'a> Printer<'a> {
     /// One probe.
     pub(super) fn probe(&mut self, output: &mut impl Write, line: &Line) -> io::Result<()> {
         let target = line.report.target.0 as usize;
+        let own = self.settings.of(target);
         let text = OutcomeText {
             outcome: line.report.outcome,
             line: line.report.line,
-            timeout_ns: self.settings.timeout_ns,
+            timeout_ns: own.probing.timeout_ns,
             duration_ns: line.report.duration_ns,
-            compat: self.settings.compat_of(target),
+            compat: own.compat,
         };
-        let good = (line.registers[HAPPY] & low_bits(self.settings.window)).count_ones();
-        let (threshold, window) = (self.settings.threshold, self.settings.window);
+        let (threshold, window) = (own.probing.threshold, own.probing.window);
+        let good = (line.registers[HAPPY] & low_bits(window)).count_ones();
         let bits = Bits(&line.registers).to_string();
         let verdict = name(line.verdict);
         let milliseconds = milliseconds(line.report.duration_ns);
