@@ -74,7 +74,7 @@ pub(super) fn host(text: &mut String, host: &Host) {
     text.push_str(
         "From decision to traffic: one atomic store into the map that the kernel reads\n\
          for each new flow. Nothing polls, nothing is rebuilt, whatever the service.\n\
-         The design allows it a microsecond; `cargo xtask demo` measures it (p50 and p99).\n",
+         The design allows it a microsecond; `cargo xtask demo` measures it (p50, p99).\n",
     );
 }
 
