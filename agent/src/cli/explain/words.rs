@@ -72,9 +72,9 @@ pub(super) fn host(text: &mut String, host: &Host) {
         host.memory_bytes as f64 / 1e6,
     ));
     text.push_str(
-        "From the decision to traffic: one atomic store into the map that the kernel reads\n\
-         for each new flow. Nothing polls and nothing is rebuilt, whatever the service. The\n\
-         design allows it a microsecond; `cargo xtask demo` measures it (p50 and p99).\n",
+        "From decision to traffic: one atomic store into the map that the kernel reads\n\
+         for each new flow. Nothing polls, nothing is rebuilt, whatever the service.\n\
+         The design allows it a microsecond; `cargo xtask demo` measures it (p50, p99).\n",
     );
 }
 
