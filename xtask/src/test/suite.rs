@@ -34,7 +34,7 @@ enum Members {
 }
 
 /// All suites, the quick ones first.
-pub(crate) const SUITES: [Suite; 5] = [
+pub(crate) const SUITES: [Suite; 6] = [
     Suite {
         name: "unit",
         what: "core, shared, agent, lab, xtask; no privilege",
@@ -52,6 +52,12 @@ pub(crate) const SUITES: [Suite; 5] = [
         what: "each mistake gets a clear line, and leaves nothing behind",
         budget: Duration::from_secs(120),
         members: Members::Named("bad_input"),
+    },
+    Suite {
+        name: "conformance",
+        what: "probes as Varnish's own, record by record",
+        budget: Duration::from_secs(120),
+        members: Members::Named("conformance"),
     },
     Suite {
         name: "end-to-end",
@@ -234,7 +240,7 @@ mod tests {
 
     #[test]
     fn every_privileged_program_is_in_exactly_one_suite() {
-        for name in ["agree", "board", "attach", "end_to_end", "bad_input", "scale", "new_one"] {
+        for name in ["agree", "board", "attach", "end_to_end", "bad_input", "scale", "conformance", "new_one"] {
             let program = Program { name: name.to_owned(), privileged: true, path: "x".into() };
             assert_eq!(SUITES.iter().filter(|suite| suite.has(&program)).count(), 1, "{name}");
         }
