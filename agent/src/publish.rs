@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use sickbay_core::command::{Change, ChangeCause, Outcome, Report, Verdict};
-use sickbay_core::plan::{JudgeIndex, Nanos, Rule, TargetIndex};
+use sickbay_core::plan::{Compat, JudgeIndex, Nanos, Rule, TargetIndex};
 use sickbay_core::prober::{History, Prober};
 use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
@@ -50,6 +50,7 @@ struct Subject {
     index: u32,
     identity: u128,
     timeout_ns: Nanos,
+    compat: Compat,
     /// The first judge, whose verdict the record shows.
     judge: Option<u32>,
     /// When that verdict last changed.
@@ -90,6 +91,7 @@ impl Publisher {
                 index: u32::try_from(index).expect("targets are counted in u32"),
                 identity: target.identity,
                 timeout_ns: plan.plan.probes[target.probe.0 as usize].timeout_ns,
+                compat: plan.plan.probes[target.probe.0 as usize].compat,
                 judge: None,
                 changed_ns: 0,
             })
@@ -142,13 +144,14 @@ impl Sink for Publisher {
 
     fn on_report(&mut self, prober: &Prober, report: &Report, _: Nanos) {
         self.write(prober, report.target);
-        let timeout_ns = self.subjects[report.target.0 as usize].timeout_ns;
+        let Subject { timeout_ns, compat, .. } = self.subjects[report.target.0 as usize];
         for (_, transition) in self.waiting.extract_if(.., |(target, _)| *target == report.target) {
             let cause = OutcomeText {
                 outcome: report.outcome,
                 line: report.line,
                 timeout_ns,
                 duration_ns: report.duration_ns,
+                compat,
             };
             self.journal.push(Transition { cause: cause.to_string(), ..transition });
         }

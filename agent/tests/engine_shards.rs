@@ -11,7 +11,7 @@ use sickbay::engine::{EngineError, Sink};
 use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, Target};
 use sickbay::shard::{RequestError, ShardRequest, Shards, split};
 use sickbay_core::command::{Change, Override, Report, Verdict};
-use sickbay_core::plan::{Nanos, OnUnknown, ProbeKind, ProbeSpec, Rule};
+use sickbay_core::plan::{Compat, Nanos, OnUnknown, ProbeKind, ProbeSpec, Rule};
 use sickbay_core::prober::Prober;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -45,6 +45,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
             interval_ns: interval_ms * MS,
             timeout_ns: 1000 * MS,
             kind: ProbeKind::Tcp,
+            compat: Compat::Off,
         },
         rule: Rule::Window { window: 1, threshold: 1 },
         initial: 0,

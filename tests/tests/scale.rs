@@ -13,7 +13,7 @@ use sickbay::engine::{OutcomeKind, Sink};
 use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, Request, Target};
 use sickbay::shard::{Shards, split};
 use sickbay_core::command::{Change, Report, Verdict};
-use sickbay_core::plan::{Nanos, OnUnknown, ProbeKind, ProbeSpec, Rule};
+use sickbay_core::plan::{Compat, Nanos, OnUnknown, ProbeKind, ProbeSpec, Rule};
 use sickbay_core::prober::Prober;
 use sickbay_tests::farm::Farm;
 
@@ -148,6 +148,7 @@ fn fleet(farm: &Farm) -> Fleet {
             interval_ns: 1_000_000_000,
             timeout_ns: 1_000_000_000,
             kind: ProbeKind::Http { expected_status: 200, head: false },
+            compat: Compat::Off,
         },
         rule: Rule::Window { window: 8, threshold: 3 },
         initial: 2,

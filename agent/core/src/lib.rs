@@ -46,6 +46,9 @@ pub mod prober;
 // What is said of a probe.
 pub mod text;
 
+// Varnish's log record of a probe.
+pub mod record;
+
 // Which member of a pool a slot of its table belongs to.
 pub mod maglev;
 

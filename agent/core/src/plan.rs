@@ -46,6 +46,38 @@ pub struct ProbeSpec {
     pub timeout_ns: Nanos,
     /// What is asked and what answer is good.
     pub kind: ProbeKind,
+    /// Whose behaviour an HTTP probe has.
+    pub compat: Compat,
+}
+
+/// Whose behaviour an HTTP probe has. A TCP probe has always its own: Varnish knows none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Compat {
+    /// Its own: the response ends by its framing, the status line is read strictly, informational
+    /// responses are passed over, the period is kept from the schedule, and the average knows real
+    /// times alone.
+    #[default]
+    Off,
+    /// Varnish's (7.1.1), so that its outcome, bits and text are those of varnishd: the response
+    /// ends when the peer closes, its first line is judged as `sscanf` would, the period runs from
+    /// one probe's end to the next one's start, and `initial` weighs on the average. Without its
+    /// bugs: a reply is judged by its own bytes, and a fault of this host is no result.
+    Varnish {
+        /// Varnish's `.expect_close` (7.3; always true before): a peer that does not close in time
+        /// has failed. When false, what has come by then is judged.
+        expect_close: bool,
+    },
+}
+
+impl Compat {
+    /// As Varnish 7.1.1.
+    pub const VARNISH: Self = Self::Varnish { expect_close: true };
+
+    /// Whether it is Varnish's behaviour.
+    #[must_use]
+    pub const fn is_varnish(self) -> bool {
+        matches!(self, Self::Varnish { .. })
+    }
 }
 
 /// What is asked and what answer is good.

@@ -3,8 +3,13 @@
 use core::fmt;
 
 use crate::command::{LocalFault, Malformed, Outcome, Phase, StatusLine};
-use crate::plan::Nanos;
+use crate::plan::{Compat, Nanos};
 use crate::register::Registers;
+
+pub use varnish::Legible;
+
+/// Varnish's own words.
+pub(crate) mod varnish;
 
 /// The newest bit of each register as Varnish logs them, `4---X-RH`.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +29,8 @@ pub const LETTERS: [char; 8] = ['4', '6', 'U', 'x', 'X', 'r', 'R', 'H'];
 
 /// What a probe came to, in one line.
 ///
-/// The texts are Varnish's, with three differences: a timeout names the phase and by how much it
+/// With [`Compat::Varnish`] the texts are Varnish's to the letter, the peer's bytes
+/// [legible](Legible). Otherwise they are Varnish's with three differences: a timeout names the phase and by how much it
 /// was exceeded in every phase; a response that broke off or broke its framing says so; and local
 /// faults, which Varnish holds against the backend, have texts of their own.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +43,20 @@ pub struct OutcomeText {
     pub timeout_ns: Nanos,
     /// From its start to its end.
     pub duration_ns: Nanos,
+    /// Whose behaviour the probe has.
+    pub compat: Compat,
 }
 
 impl fmt::Display for OutcomeText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.compat.is_varnish() {
+            if let Some(line) = varnish::line(self) {
+                return Legible(line).fmt(formatter);
+            }
+            if let Some(written) = varnish::words(self, formatter) {
+                return written;
+            }
+        }
         let line = Escaped(self.line.as_bytes());
         match self.outcome {
             Outcome::Connected => formatter.write_str("Connected"),
@@ -208,7 +224,8 @@ mod tests {
         let mut kept = StatusLine::EMPTY;
         line.iter().for_each(|&byte| kept.push(byte));
         let (timeout_ns, duration_ns) = (2_000_000_000, 2_001_999_999);
-        OutcomeText { outcome, line: kept, timeout_ns, duration_ns }.to_string()
+        let compat = Compat::Off;
+        OutcomeText { outcome, line: kept, timeout_ns, duration_ns, compat }.to_string()
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::cell::Cell;
 
 use sickbay_core::command::{Command, Event, LocalFault, Outcome, Override, Phase};
 use sickbay_core::plan::{
-    Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
-    SlotIndex, TargetIndex, TargetSpec,
+    Compat, Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind,
+    ProbeSpec, Rule, SlotIndex, TargetIndex, TargetSpec,
 };
 use sickbay_core::prober::Prober;
 
@@ -51,7 +51,7 @@ const SLOTS: u32 = 24;
 fn plan() -> Plan {
     let target = |index: u32| TargetSpec {
         identity: u128::from(index) << 64 | 1,
-        probe: ProbeIndex(index % 2),
+        probe: ProbeIndex(index % 3),
         family: Family::Ipv6,
         initial: 1,
     };
@@ -61,9 +61,14 @@ fn plan() -> Plan {
         on_unknown: OnUnknown::Sick,
     };
     let http = ProbeKind::Http { expected_status: 200, head: false };
-    let probe = |kind| ProbeSpec { interval_ns: 100 * MS, timeout_ns: 50 * MS, kind };
+    let probe =
+        |kind, compat| ProbeSpec { interval_ns: 100 * MS, timeout_ns: 50 * MS, kind, compat };
     Plan {
-        probes: vec![probe(http), probe(ProbeKind::Tcp)],
+        probes: vec![
+            probe(http.clone(), Compat::Off),
+            probe(ProbeKind::Tcp, Compat::Off),
+            probe(http, Compat::VARNISH),
+        ],
         targets: (0..TARGETS).map(target).collect(),
         judges: (0..TARGETS).map(judge).collect(),
         slot_count: SLOTS,

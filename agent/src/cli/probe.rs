@@ -13,7 +13,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use crossbeam::channel::{Receiver, RecvTimeoutError, bounded};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use sickbay_core::plan::Compat;
 
+use crate::config::settings::CompatSetting;
 use crate::shard::Shards;
 
 /// One line per probe, and the summary.
@@ -69,9 +71,29 @@ pub struct ProbeArgs {
     /// The Host header [default: the target's host and port as written].
     #[arg(long)]
     pub host: Option<String>,
+    /// Decide, say and time as Varnish 7.1.1 does: the response ends when the peer closes, its
+    /// first line is read leniently, and the interval runs from one probe's end to the next one's
+    /// start. Without Varnish's bugs.
+    #[arg(long, value_enum)]
+    pub compat: Option<CompatSetting>,
+    /// With --compat varnish: whether a peer that does not close in time has failed; if not, what
+    /// has come by then is judged.
+    #[arg(long, requires = "compat", default_value_t = true, action = clap::ArgAction::Set)]
+    pub expect_close: bool,
     /// How to print: for people, or one JSON object per line.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+impl ProbeArgs {
+    /// Whose behaviour the probes have.
+    #[must_use]
+    pub const fn compat(&self) -> Compat {
+        match self.compat {
+            None => Compat::Off,
+            Some(CompatSetting::Varnish) => Compat::Varnish { expect_close: self.expect_close },
+        }
+    }
 }
 
 /// How to print.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use sickbay_core::hash;
-use sickbay_core::plan::ProbeKind;
+use sickbay_core::plan::{Compat, ProbeKind};
 use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 
 use super::pools::DraftPool;
@@ -163,6 +163,9 @@ fn distinction(probe: &Probe) -> Vec<u8> {
         bytes.extend(expected_status.to_le_bytes());
     }
     bytes.push(u8::from(probe.close == CloseMode::Fin));
+    if let Compat::Varnish { expect_close } = probe.spec.compat {
+        bytes.extend([b'v', u8::from(expect_close)]);
+    }
     bytes
 }
 

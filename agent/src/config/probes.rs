@@ -4,11 +4,11 @@
 use sickbay_core::limits::{
     INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN, WINDOW_MAX,
 };
-use sickbay_core::plan::{OnUnknown, ProbeKind, ProbeSpec, Rule};
+use sickbay_core::plan::{Compat, OnUnknown, ProbeKind, ProbeSpec, Rule};
 
 use super::name;
 use super::problem::{Report, Step, quoted};
-use super::settings::{Method, ProbeSettings, ProbeType, Settings, UnknownPolicy};
+use super::settings::{CompatSetting, Method, ProbeSettings, ProbeType, Settings, UnknownPolicy};
 use super::time;
 use crate::fleet::{Probe, Request};
 
@@ -55,9 +55,10 @@ impl<'a> Draft<'a, '_, '_> {
         let rule = self.rule();
         let initial = self.initial(rule);
         let (kind, request) = self.kind();
+        let compat = self.compat();
         Probe {
             name: self.name.to_owned(),
-            spec: ProbeSpec { interval_ns, timeout_ns, kind },
+            spec: ProbeSpec { interval_ns, timeout_ns, kind, compat },
             rule,
             initial,
             on_unknown: match settings.on_unknown {
@@ -160,6 +161,7 @@ impl<'a> Draft<'a, '_, '_> {
                 ("method", settings.method.is_some()),
                 ("host", settings.host.is_some()),
                 ("expected_response", settings.expected_response.is_some()),
+                ("compat", settings.compat.is_some()),
             ];
             for (key, _) in given.into_iter().filter(|(_, given)| *given) {
                 let place = self.at(key);
@@ -179,6 +181,21 @@ impl<'a> Draft<'a, '_, '_> {
         };
         let expected_status = self.expected_status();
         (ProbeKind::Http { expected_status, head: method == Method::Head }, Some(request))
+    }
+
+    fn compat(&mut self) -> Compat {
+        let settings = self.probe;
+        if settings.compat.is_none() && settings.expect_close.is_some() {
+            let place = self.at("expect_close");
+            let problem = "expect_close has no meaning without compat: the framing ends a response";
+            self.report.error(&place, problem, "remove it, or write compat = \"varnish\"");
+        }
+        match settings.compat {
+            None => Compat::Off,
+            Some(CompatSetting::Varnish) => {
+                Compat::Varnish { expect_close: settings.expect_close.unwrap_or(true) }
+            }
+        }
     }
 
     fn url(&mut self) -> String {

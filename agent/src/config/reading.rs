@@ -116,7 +116,8 @@ fn prune<'s>(
             false
         }
         (Shape::TextOrTable(_) | Shape::Text | Shape::Time, DeValue::String(_))
-        | (Shape::Whole, DeValue::Integer(_)) => true,
+        | (Shape::Whole, DeValue::Integer(_))
+        | (Shape::Truth, DeValue::Boolean(_)) => true,
         (_, found) => {
             let mend = mend_of_type(shape, found);
             let problem = format!("must be {}, but is {}", shape.noun(), noun(found));

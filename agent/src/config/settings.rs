@@ -129,6 +129,14 @@ pub struct ProbeSettings {
     /// 2 when only fall is given.
     #[schemars(example = 2)]
     pub rise: Option<i64>,
+    /// Whose behaviour the probe has; http only; its own when not given.
+    #[schemars(example = &"varnish")]
+    pub compat: Option<CompatSetting>,
+    /// With compat only: whether a backend that does not close the connection in time has failed
+    /// (true, the default, as Varnish 7.1 and older always have it); false judges what has come by
+    /// then. Without compat the response's framing ends it.
+    #[schemars(example = true)]
+    pub expect_close: Option<bool>,
     /// How a probe's connection is closed.
     pub close: CloseMode,
     /// What becomes of the verdict when this host could not probe (no descriptors, no memory, …)
@@ -151,6 +159,8 @@ impl Default for ProbeSettings {
             initial: None,
             fall: None,
             rise: None,
+            compat: None,
+            expect_close: None,
             close: CloseMode::default(),
             on_unknown: UnknownPolicy::default(),
         }
@@ -177,6 +187,19 @@ pub enum Method {
     Get,
     /// Without the body.
     Head,
+}
+
+/// Whose behaviour a probe has.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum CompatSetting {
+    /// Varnish's (7.1.1): the same outcome, bits and text for each probe. The response ends when
+    /// the backend closes, its first line is read leniently, informational responses are not
+    /// passed over, the interval runs from one probe's end to the next one's start, and initial
+    /// weighs on the average.
+    Varnish,
 }
 
 /// What becomes of the verdict over a target of which nothing is known any more.

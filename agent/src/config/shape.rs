@@ -34,6 +34,8 @@ pub(super) enum Shape<'a> {
     Time,
     /// A whole number.
     Whole,
+    /// True or false.
+    Truth,
 }
 
 impl<'a> Shape<'a> {
@@ -58,6 +60,9 @@ impl<'a> Shape<'a> {
         if schema.get("format").and_then(Value::as_str) == Some("duration") {
             return Self::Time;
         }
+        if has_type(schema, "boolean") {
+            return Self::Truth;
+        }
         if has_type(schema, "integer") { Self::Whole } else { Self::Text }
     }
 
@@ -70,6 +75,7 @@ impl<'a> Shape<'a> {
             Self::Choice(_) | Self::Text => "text in quotes",
             Self::Time => "a time in quotes with a unit",
             Self::Whole => "a whole number",
+            Self::Truth => "true or false",
         }
     }
 }

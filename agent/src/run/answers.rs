@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sickbay_core::command::{Outcome, Override, Phase, StatusLine};
+use sickbay_core::plan::{Compat, ProbeSpec};
 use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
 use sickbay_shared::abi::{BackendCounters, TargetRecord};
@@ -124,7 +125,7 @@ impl Answers {
             last_s: f64::from(record.last_us) / 1e6,
             last_change_unix_ms: clocks.unix_ms(record.changed_ns),
             last_change_ns: record.changed_ns,
-            cause: cause_text(record, probe.spec.timeout_ns),
+            cause: cause_text(record, &probe.spec),
             counters: counters.map(Into::into),
         }
     }
@@ -302,10 +303,13 @@ impl Clocks {
 
 /// What the last probe came to. The board keeps neither the response's line nor the time of a
 /// probe that failed, so their texts are shorter than the journal's.
-fn cause_text(record: &TargetRecord, timeout_ns: u64) -> String {
+fn cause_text(record: &TargetRecord, probe: &ProbeSpec) -> String {
     let Some(outcome) = Outcome::from_number(record.cause, record.detail) else {
         return String::new();
     };
+    if outcome == Outcome::Truncated && probe.compat.is_varnish() {
+        return "Timed out while the response was coming".to_owned();
+    }
     if let Outcome::TimedOut { phase } = outcome {
         let doing = match phase {
             Phase::Socket | Phase::Connect => "connecting",
@@ -314,8 +318,15 @@ fn cause_text(record: &TargetRecord, timeout_ns: u64) -> String {
         };
         return format!("Timed out {doing}");
     }
-    OutcomeText { outcome, line: StatusLine::EMPTY, timeout_ns, duration_ns: timeout_ns }
-        .to_string()
+    OutcomeText {
+        outcome,
+        line: StatusLine::EMPTY,
+        timeout_ns: probe.timeout_ns,
+        duration_ns: probe.timeout_ns,
+        // Varnish's text would be the line alone.
+        compat: Compat::Off,
+    }
+    .to_string()
 }
 
 fn attached_view(attached: &Attached) -> AttachedView {

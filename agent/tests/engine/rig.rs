@@ -9,8 +9,8 @@ use sickbay::engine::{Counters, Endpoint, Engine, Sink};
 use sickbay::fleet::CloseMode;
 use sickbay_core::command::{Change, Outcome, Report};
 use sickbay_core::plan::{
-    Family, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
-    TargetSpec,
+    Compat, Family, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    TargetIndex, TargetSpec,
 };
 use sickbay_core::prober::Prober;
 
@@ -79,6 +79,7 @@ impl Setup {
             interval_ns: self.interval.as_nanos() as Nanos,
             timeout_ns: self.timeout.as_nanos() as Nanos,
             kind,
+            compat: Compat::Off,
         };
         let target = |(index, (address, http)): (usize, &(SocketAddr, bool))| TargetSpec {
             identity: index as u128,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::command::{ChangeCause, Malformed};
-use crate::plan::{Family, JudgeSpec, OnUnknown, ProbeIndex, Rule, TargetSpec};
+use crate::plan::{Compat, Family, JudgeSpec, OnUnknown, ProbeIndex, Rule, TargetSpec};
 
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1000 * MS;
@@ -25,7 +25,12 @@ fn plan(target_count: u32, slot_count: u32, kind: ProbeKind) -> Plan {
     };
     let judge = |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
     Plan {
-        probes: vec![ProbeSpec { interval_ns: SECOND, timeout_ns: 200 * MS, kind }],
+        probes: vec![ProbeSpec {
+            interval_ns: SECOND,
+            timeout_ns: 200 * MS,
+            kind,
+            compat: Compat::Off,
+        }],
         targets: (0..target_count).map(target).collect(),
         judges: (0..target_count).map(judge).collect(),
         slot_count,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::*;
 use crate::command::{Change, LocalFault, Outcome, Phase, Verdict};
 use crate::hash::{identity, mix};
-use crate::plan::{Family, JudgeSpec, OnUnknown, ProbeIndex, ProbeSpec, Rule, TargetSpec};
+use crate::plan::{Compat, Family, JudgeSpec, OnUnknown, ProbeIndex, ProbeSpec, Rule, TargetSpec};
 use crate::text::Bits;
 
 const MS: Nanos = 1_000_000;
@@ -36,7 +36,7 @@ const fn window(window: u8, threshold: u8) -> Rule {
 }
 
 const fn http(interval_ns: Nanos, timeout_ns: Nanos) -> ProbeSpec {
-    ProbeSpec { interval_ns, timeout_ns, kind: HTTP }
+    ProbeSpec { interval_ns, timeout_ns, kind: HTTP, compat: Compat::Off }
 }
 
 const fn answers(bytes: &'static [u8]) -> Peer {

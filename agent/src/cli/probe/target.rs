@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use sickbay_core::hash;
 use sickbay_core::limits::{INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN};
 use sickbay_core::plan::{
-    Family, JudgeSpec, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
-    TargetSpec,
+    Compat, Family, JudgeSpec, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    TargetIndex, TargetSpec,
 };
 
 use super::ProbeArgs;
@@ -39,6 +39,8 @@ pub(super) struct Settings {
     pub(super) window: u8,
     /// One deadline.
     pub(super) timeout_ns: u64,
+    /// Whose behaviour.
+    pub(super) compat: Compat,
     endpoints: Vec<(ProbeIndex, Endpoint)>,
     interval_ns: u64,
     initial: u8,
@@ -75,6 +77,7 @@ impl Settings {
             threshold: arguments.threshold,
             window: arguments.window,
             timeout_ns,
+            compat: arguments.compat(),
             endpoints,
             interval_ns,
             initial,
@@ -88,8 +91,12 @@ impl Settings {
         let indices = 0..u32::try_from(self.names.len()).expect("a command line is short");
         let judge =
             |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
-        let spec =
-            |kind| ProbeSpec { interval_ns: self.interval_ns, timeout_ns: self.timeout_ns, kind };
+        let spec = |kind| ProbeSpec {
+            interval_ns: self.interval_ns,
+            timeout_ns: self.timeout_ns,
+            kind,
+            compat: self.compat,
+        };
         let http = ProbeKind::Http { expected_status: self.expected_status, head: false };
         let plan = Plan {
             probes: vec![spec(ProbeKind::Tcp), spec(http)],
