@@ -24,10 +24,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-/// The first client's port; the next one's is one higher.
-const PORT_FIRST: u16 = 8001;
 /// From a client's port to the one that nothing listens on.
-const CLOSED_PORT_OFFSET: u16 = 100;
+const CLOSED_PORT_OFFSET: u16 = 500;
 /// From a client's port to the first one of its IPv6 backends.
 const IPV6_PORT_OFFSET: u16 = 1000;
 /// No script waits longer for its client.
@@ -105,6 +103,8 @@ pub enum Address {
 #[derive(Debug)]
 pub struct Server {
     behaviours: Arc<[Behaviour]>,
+    /// The first client's port; the next one's is one higher.
+    port_first: u16,
     directory: PathBuf,
     /// What fills the queues of the full listeners; closing it would make room.
     fillers: Vec<OwnedFd>,
@@ -118,15 +118,22 @@ struct Turns {
 }
 
 impl Server {
-    /// Serves `client_count` clients; unix sockets stand in `directory`.
+    /// Serves `client_count` clients, on ports from `port_first` on; unix sockets stand in
+    /// `directory`.
     ///
     /// # Panics
     /// If a port is taken, or there are more behaviours than addresses.
     #[must_use]
-    pub fn start(behaviours: Vec<Behaviour>, client_count: u16, directory: &Path) -> Self {
+    pub fn start(
+        behaviours: Vec<Behaviour>,
+        port_first: u16,
+        client_count: u16,
+        directory: &Path,
+    ) -> Self {
         assert!(behaviours.len() < 255, "one address each in 127.0.1.0/24");
         let mut server = Self {
             behaviours: behaviours.into(),
+            port_first,
             directory: directory.to_owned(),
             fillers: Vec::new(),
         };
@@ -144,7 +151,7 @@ impl Server {
     #[must_use]
     pub fn address(&self, index: usize, client: u16) -> Address {
         let host = Ipv4Addr::new(127, 0, 1, u8::try_from(index + 1).expect("below 255"));
-        let port = PORT_FIRST + client;
+        let port = self.port_first + client;
         let number = u16::try_from(index).expect("below 255");
         match self.behaviours[index].place {
             Place::Ipv4 | Place::Full => Address::Inet((host, port).into()),
@@ -178,7 +185,7 @@ impl Server {
                 _ => {}
             }
         }
-        let any = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT_FIRST + client))
+        let any = TcpListener::bind((Ipv4Addr::UNSPECIFIED, self.port_first + client))
             .expect("the port is free in this namespace");
         let turns = Arc::clone(turns);
         spawn(move || {

@@ -98,8 +98,10 @@ pub(crate) fn rows() -> Vec<Row> {
     .concat()
 }
 
-const STRICT: &str = "a status line is HTTP/1.DIGIT SP 3DIGIT and nothing else (RFC 9112, section 4)";
-const FRAMED: &str = "the response ends where its framing says, not when the peer closes (section 6.3)";
+const STRICT: &str =
+    "a status line is HTTP/1.DIGIT SP 3DIGIT and nothing else (RFC 9112, section 4)";
+const FRAMED: &str =
+    "the response ends where its framing says, not when the peer closes (section 6.3)";
 const CUT: &str = "the peer closed before the response's framing was complete (section 8)";
 const WORDED: &str = "a timeout says in which phase, and by how much";
 
@@ -119,4 +121,3 @@ fn pause(milliseconds: u64) -> Step {
 fn send(bytes: &[u8]) -> Step {
     Step::Send(bytes.to_vec())
 }
-

@@ -29,7 +29,9 @@ impl Shown {
         let mut text = text.as_str();
         let is = |start: &str| text.starts_with(start);
         match noise {
-            Noise::Reset if is("Open error 104 ") || is("Write error 104 ") || is("Write error 32 ") => {
+            Noise::Reset
+                if is("Open error 104 ") || is("Write error 104 ") || is("Write error 32 ") =>
+            {
                 (bits, text) = READ_RESET;
             }
             Noise::Endless if is("Poll timeout ") => (bits, text) = POLL_TIMEOUT,
@@ -65,7 +67,10 @@ pub(crate) fn sequences(name: &str, theirs: &[Shown], ours: &[Shown], into: &mut
 /// Whether bits and texts are the pinned ones, by turns, and the count follows from the bits.
 pub(crate) fn pinned(difference: &Difference, records: &[Shown]) -> bool {
     let pins = difference.records.iter().cycle();
-    records.iter().zip(pins).all(|(record, pin)| (record.bits.as_str(), record.text.as_str()) == *pin)
+    records
+        .iter()
+        .zip(pins)
+        .all(|(record, pin)| (record.bits.as_str(), record.text.as_str()) == *pin)
 }
 
 /// What is wrong with records that are not the pinned ones.
@@ -87,7 +92,10 @@ pub(crate) fn average(name: &str, records: &[HealthRecord], mut rate: u32) {
             average_s += (record.last_s - average_s) / f64::from(rate);
         }
         let off_s = (record.average_s - average_s).abs();
-        assert!(off_s <= AVERAGE_TOLERANCE_S, "{name}, poll {poll}: {average_s} expected: {record:?}");
+        assert!(
+            off_s <= AVERAGE_TOLERANCE_S,
+            "{name}, poll {poll}: {average_s} expected: {record:?}"
+        );
     }
 }
 
@@ -95,7 +103,9 @@ pub(crate) fn average(name: &str, records: &[HealthRecord], mut rate: u32) {
 fn without_measured_time(text: &str) -> String {
     const BEFORE: &str = " exceeded by ";
     match text.split_once(BEFORE) {
-        Some((before, time)) if time.strip_suffix('s').is_some_and(|time| time.parse::<f64>().is_ok()) => {
+        Some((before, time))
+            if time.strip_suffix('s').is_some_and(|time| time.parse::<f64>().is_ok()) =>
+        {
             format!("{before}{BEFORE}Ns")
         }
         _ => text.to_owned(),

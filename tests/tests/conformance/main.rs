@@ -62,7 +62,7 @@ impl Run {
         std::fs::create_dir_all(&directory).unwrap();
         let rows = rows();
         let behaviours = rows.iter().map(|row| row.behaviour.clone()).collect();
-        let server = Server::start(behaviours, 3, &directory);
+        let server = Server::start(behaviours, 8001, 3, &directory);
         let backends = |client| -> Vec<(&'static str, Address)> {
             let name = |index: usize| rows[index].behaviour.name;
             (0..rows.len()).map(|index| (name(index), server.address(index, client))).collect()

@@ -15,8 +15,14 @@ pub(crate) struct Probing {
 impl Probing {
     /// As `parameters` say, so many polls of each target.
     pub(crate) fn of(parameters: ProbeParameters, polls: usize) -> Self {
-        let ProbeParameters { timeout_ms, interval_ms, window, threshold, initial, expected_response } =
-            parameters;
+        let ProbeParameters {
+            timeout_ms,
+            interval_ms,
+            window,
+            threshold,
+            initial,
+            expected_response,
+        } = parameters;
         let words = format!(
             "probe --format varnishlog --count {polls} --timeout {timeout_ms}ms \
              --interval {interval_ms}ms --window {window} --threshold {threshold} \

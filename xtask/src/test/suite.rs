@@ -240,7 +240,16 @@ mod tests {
 
     #[test]
     fn every_privileged_program_is_in_exactly_one_suite() {
-        for name in ["agree", "board", "attach", "end_to_end", "bad_input", "scale", "conformance", "new_one"] {
+        for name in [
+            "agree",
+            "board",
+            "attach",
+            "end_to_end",
+            "bad_input",
+            "scale",
+            "conformance",
+            "new_one",
+        ] {
             let program = Program { name: name.to_owned(), privileged: true, path: "x".into() };
             assert_eq!(SUITES.iter().filter(|suite| suite.has(&program)).count(), 1, "{name}");
         }

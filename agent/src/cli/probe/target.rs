@@ -85,6 +85,11 @@ impl Settings {
         })
     }
 
+    /// Whether the results assumed at the start are enough.
+    pub(super) const fn begins_healthy(&self) -> bool {
+        self.threshold <= self.initial
+    }
+
     /// The one shard's plan: a judge for each target, in their order.
     pub(super) fn plan(&self) -> ShardPlan {
         let rule = Rule::Window { window: self.window, threshold: self.threshold };

@@ -19,15 +19,19 @@ pub(super) fn well_formed() -> Vec<Row> {
         answer("not_modified", b"HTTP/1.1 304 Not Modified\r\n\r\n"),
         answer("other_success", b"HTTP/1.1 201 Created\r\n\r\n"),
         answer("switching", b"HTTP/1.1 101 Switching Protocols\r\n\r\n"),
-        answer("continue_then_ok", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n").default(
-            &[("4---X-RH", "HTTP/1.1 200 OK")],
-            "informational responses are passed over (RFC 9110, section 15.2)",
-        ),
-        answer("hints_then_ok", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\n\r\n")
+        answer("continue_then_ok", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n")
             .default(
                 &[("4---X-RH", "HTTP/1.1 200 OK")],
                 "informational responses are passed over (RFC 9110, section 15.2)",
             ),
+        answer(
+            "hints_then_ok",
+            b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        )
+        .default(
+            &[("4---X-RH", "HTTP/1.1 200 OK")],
+            "informational responses are passed over (RFC 9110, section 15.2)",
+        ),
         answer("continue_alone", b"HTTP/1.1 100 Continue\r\n\r\n")
             .default(&[("4---Xr--", "Truncated response")], CUT),
     ]
@@ -116,10 +120,7 @@ pub(super) fn framing() -> Vec<Row> {
             "body_of_1_mb_to_close",
             [Step::AwaitRequest, send(b"HTTP/1.1 200 OK\r\n\r\n"), Step::Body(1_000_000)],
         ),
-        scripted(
-            "body_of_50_mb",
-            [Step::AwaitRequest, send(big_head.as_bytes()), Step::Body(big)],
-        ),
+        scripted("body_of_50_mb", [Step::AwaitRequest, send(big_head.as_bytes()), Step::Body(big)]),
         scripted("kept_alive", [Step::AwaitRequest, send(OK), Step::Hold]).default(GOOD, FRAMED),
         scripted(
             "kept_alive_sick",

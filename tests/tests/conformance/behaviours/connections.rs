@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sickbay_tests::script::{Place, Step};
 
-use super::{CUT, FRAMED, Noise, OK, Row, WORDED, answer, pause, scripted, send};
+use super::{CUT, FRAMED, Noise, OK, Row, WORDED, pause, scripted, send};
 
 const GOOD: &[(&str, &str)] = &[("4---X-RH", "HTTP/1.1 200 OK")];
 const READ_TIMEOUT: &[(&str, &str)] = &[("4---Xr--", "Read timeout 1.000s exceeded by Ns")];
@@ -15,12 +15,18 @@ pub(super) fn timing() -> Vec<Row> {
     let tenth = Duration::from_millis(100);
     vec![
         scripted("byte_by_byte", [Step::AwaitRequest, Step::Drip(OK.to_vec(), tenth / 50)]),
-        scripted("split_status", [Step::AwaitRequest, send(&SPLIT[..10]), pause(50), send(&SPLIT[10..])]),
+        scripted(
+            "split_status",
+            [Step::AwaitRequest, send(&SPLIT[..10]), pause(50), send(&SPLIT[10..])],
+        ),
         scripted(
             "split_line_end",
             [Step::AwaitRequest, send(&SPLIT[..16]), pause(50), send(&SPLIT[16..])],
         ),
-        scripted("split_body", [Step::AwaitRequest, send(&SPLIT[..40]), pause(50), send(&SPLIT[40..])]),
+        scripted(
+            "split_body",
+            [Step::AwaitRequest, send(&SPLIT[..40]), pause(50), send(&SPLIT[40..])],
+        ),
         scripted("slow", [Step::AwaitRequest, pause(300), send(OK)]),
         scripted("slow_to_close", [Step::AwaitRequest, send(OK), pause(300)]),
         scripted("too_late", [Step::AwaitRequest, pause(1500), send(OK)])
@@ -29,23 +35,28 @@ pub(super) fn timing() -> Vec<Row> {
         scripted("never_reads", [pause(1500)]).default(READ_TIMEOUT, WORDED),
         scripted("drips_too_long", [Step::AwaitRequest, Step::Drip(OK.to_vec(), tenth)])
             .default(READ_TIMEOUT, WORDED),
-        scripted("drips_headers", [
-            Step::AwaitRequest,
-            send(b"HTTP/1.1 200 OK\r\n"),
-            Step::Drip(b"X-Drip: 0123456789\r\n\r\n".to_vec(), tenth),
-        ])
+        scripted(
+            "drips_headers",
+            [
+                Step::AwaitRequest,
+                send(b"HTTP/1.1 200 OK\r\n"),
+                Step::Drip(b"X-Drip: 0123456789\r\n\r\n".to_vec(), tenth),
+            ],
+        )
         .default(READ_TIMEOUT, WORDED),
-        scripted("status_then_silence", [
-            Step::AwaitRequest,
-            send(b"HTTP/1.1 200 OK\r\n"),
-            Step::Hold,
-        ])
+        scripted(
+            "status_then_silence",
+            [Step::AwaitRequest, send(b"HTTP/1.1 200 OK\r\n"), Step::Hold],
+        )
         .default(READ_TIMEOUT, WORDED),
-        scripted("body_then_silence", [
-            Step::AwaitRequest,
-            send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
-            Step::Hold,
-        ])
+        scripted(
+            "body_then_silence",
+            [
+                Step::AwaitRequest,
+                send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
+                Step::Hold,
+            ],
+        )
         .default(READ_TIMEOUT, WORDED),
     ]
 }
@@ -58,34 +69,31 @@ pub(super) fn breaking() -> Vec<Row> {
         scripted("reset_at_once", [Step::Reset]).noise(Noise::Reset),
         scripted("closed_unread", [Step::AwaitUnread]),
         scripted("early_answer", [Step::AwaitUnread, send(OK)]).default(GOOD, FRAMED),
-        scripted("reset_after_status", [
-            Step::AwaitRequest,
-            send(b"HTTP/1.1 200 OK\r\n"),
-            pause(50),
-            Step::Reset,
-        ]),
-        scripted("reset_in_status", [
-            Step::AwaitRequest,
-            send(b"HTTP/1.1 2"),
-            pause(50),
-            Step::Reset,
-        ]),
-        scripted("reset_in_body", [
-            Step::AwaitRequest,
-            send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
-            pause(50),
-            Step::Reset,
-        ]),
+        scripted(
+            "reset_after_status",
+            [Step::AwaitRequest, send(b"HTTP/1.1 200 OK\r\n"), pause(50), Step::Reset],
+        ),
+        scripted(
+            "reset_in_status",
+            [Step::AwaitRequest, send(b"HTTP/1.1 2"), pause(50), Step::Reset],
+        ),
+        scripted(
+            "reset_in_body",
+            [
+                Step::AwaitRequest,
+                send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
+                pause(50),
+                Step::Reset,
+            ],
+        ),
         scripted("reset_after_answer", [Step::AwaitRequest, send(OK), pause(50), Step::Reset])
             .default(GOOD, FRAMED),
         scripted("half_close", [Step::AwaitRequest, send(OK), Step::HalfClose, Step::Hold]),
         scripted("half_close_empty", [Step::AwaitRequest, Step::HalfClose, Step::Hold]),
-        scripted("half_close_in_status", [
-            Step::AwaitRequest,
-            send(b"HTTP/1.1 200"),
-            Step::HalfClose,
-            Step::Hold,
-        ])
+        scripted(
+            "half_close_in_status",
+            [Step::AwaitRequest, send(b"HTTP/1.1 200"), Step::HalfClose, Step::Hold],
+        )
         .default(&[("4---Xr--", "Truncated response after: HTTP/1.1 200")], CUT),
     ]
 }
@@ -100,22 +108,31 @@ pub(super) fn sequences() -> Vec<Row> {
         turns("flips", vec![reply(OK), bad()]),
         turns("recovers", vec![bad(), bad(), bad(), reply(OK), reply(OK), reply(OK)]),
         turns("dies", vec![reply(OK), reply(OK), bad(), bad(), vec![Step::AwaitRequest], bad()]),
-        turns("wanders", vec![
-            reply(OK),
-            vec![Step::AwaitRequest, Step::Reset],
-            vec![Step::AwaitRequest],
-            vec![Step::AwaitUnread],
-            reply(b"HTTP/1.1 404 Not Found\r\n\r\n"),
-            reply(b"SSH-2.0-OpenSSH_9.2\r\n"),
-        ]),
+        turns(
+            "wanders",
+            vec![
+                reply(OK),
+                vec![Step::AwaitRequest, Step::Reset],
+                vec![Step::AwaitRequest],
+                vec![Step::AwaitUnread],
+                reply(b"HTTP/1.1 404 Not Found\r\n\r\n"),
+                reply(b"SSH-2.0-OpenSSH_9.2\r\n"),
+            ],
+        ),
         turns("stale_byte", vec![reply(OK), reply(b"H")])
-            .bug(&[GOOD[0], ("4---X-R-", "H")], OWN_BYTES)
-            .default(&[GOOD[0], ("4---Xr--", "Truncated response after: H")], CUT),
-        turns("stale_reason", vec![
-            reply(b"HTTP/1.1 200 All is well\r\n\r\n"),
-            reply(b"HTTP/1.1 200 Up"),
-        ])
-        .bug(&[("4---X-RH", "HTTP/1.1 200 All is well"), ("4---X-RH", "HTTP/1.1 200 Up")], OWN_BYTES)
+            .bug(&[("4---X-RH", "HTTP/1.1 200 OK"), ("4---X-R-", "H")], OWN_BYTES)
+            .default(
+                &[("4---X-RH", "HTTP/1.1 200 OK"), ("4---Xr--", "Truncated response after: H")],
+                CUT,
+            ),
+        turns(
+            "stale_reason",
+            vec![reply(b"HTTP/1.1 200 All is well\r\n\r\n"), reply(b"HTTP/1.1 200 Up")],
+        )
+        .bug(
+            &[("4---X-RH", "HTTP/1.1 200 All is well"), ("4---X-RH", "HTTP/1.1 200 Up")],
+            OWN_BYTES,
+        )
         .default(
             &[
                 ("4---X-RH", "HTTP/1.1 200 All is well"),

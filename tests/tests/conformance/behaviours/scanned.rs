@@ -33,7 +33,8 @@ pub(super) fn rows() -> Vec<Row> {
         strict!("positive_status", "HTTP/1.1 +200 OK"),
         strict!("wrapped_status", "HTTP/1.1 4294967496 OK"),
         strict!("negative_wrapped_status", "HTTP/1.1 -4294967096 OK"),
-        answer("tab", b"HTTP/1.1\t200 OK\r\n\r\n").default(&[("4---X-R-", r"HTTP/1.1\x09200 OK")], STRICT),
+        answer("tab", b"HTTP/1.1\t200 OK\r\n\r\n")
+            .default(&[("4---X-R-", r"HTTP/1.1\x09200 OK")], STRICT),
         refused!("foreign", "FROBOZ 200 OK"),
         refused!("lower_case", "http/1.1 200 OK"),
         refused!("leading_blank", " HTTP/1.1 200 OK"),
