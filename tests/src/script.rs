@@ -26,6 +26,8 @@ use nix::sys::time::TimeVal;
 
 /// From a client's port to the one that nothing listens on.
 const CLOSED_PORT_OFFSET: u16 = 500;
+/// From a client's port to that of its full listeners: listening there excludes the wildcard.
+const FULL_PORT_OFFSET: u16 = 600;
 /// From a client's port to the first one of its IPv6 backends.
 const IPV6_PORT_OFFSET: u16 = 1000;
 /// No script waits longer for its client.
@@ -154,7 +156,8 @@ impl Server {
         let port = self.port_first + client;
         let number = u16::try_from(index).expect("below 255");
         match self.behaviours[index].place {
-            Place::Ipv4 | Place::Full => Address::Inet((host, port).into()),
+            Place::Ipv4 => Address::Inet((host, port).into()),
+            Place::Full => Address::Inet((host, port + FULL_PORT_OFFSET).into()),
             Place::Closed => Address::Inet((host, port + CLOSED_PORT_OFFSET).into()),
             Place::Ipv6 => {
                 let port = port + IPV6_PORT_OFFSET + 10 * number;
@@ -168,7 +171,6 @@ impl Server {
     }
 
     fn listen(&mut self, client: u16, turns: &Arc<Turns>) {
-        // Before the wildcard: later it would be taken for the same address.
         for index in 0..self.behaviours.len() {
             let address = self.address(index, client);
             match (self.behaviours[index].place, &address) {

@@ -43,7 +43,7 @@ pub(super) fn rows() -> Vec<Row> {
         refused!("negative_status", "HTTP/1.1 -200 OK"),
         refused!("short_status", "HTTP/1.1 20 OK"),
         refused!("long_status", "HTTP/1.1 2000 OK"),
-        refused!("split_status", "HTTP/1.1 2 00 OK"),
+        refused!("blank_in_status", "HTTP/1.1 2 00 OK"),
         refused!("hexadecimal_status", "HTTP/1.1 0xc8 OK"),
         refused!("no_status", "HTTP/1.1 OK"),
         refused!("only_version", "HTTP/1.1"),
