@@ -145,6 +145,24 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
              type = \"http\"",
         ),
         (
+            "compat on a tcp probe",
+            with(probe, "type = \"tcp\"\ncompat = \"varnish\""),
+            "web.toml:3:10: probe.web.compat: compat has no meaning for a tcp probe; remove it, or \
+             write type = \"http\"",
+        ),
+        (
+            "expect_close without compat",
+            with(probe, "expect_close = false"),
+            "web.toml:2:16: probe.web.expect_close: expect_close has no meaning without compat: the \
+             framing ends a response; remove it, or write compat = \"varnish\"",
+        ),
+        (
+            "a truth in quotes",
+            with(probe, "compat = \"varnish\"\nexpect_close = \"yes\""),
+            "web.toml:3:16: probe.web.expect_close: must be true or false, but is text; write true or \
+             false",
+        ),
+        (
             "url with a line break in it",
             with(probe, "url = \"/a\\r\\nX: y\""),
             "web.toml:2:7: probe.web.url: \"/a\\r\\nX: y\" has a blank or a control character; \

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use sickbay::config::{Configuration, Overrides, parse};
 use sickbay::fleet::{AllSick, CloseMode, Mode, Program, Protocol, XdpMode};
-use sickbay_core::plan::{OnUnknown, ProbeKind, Rule};
+use sickbay_core::plan::{Compat, OnUnknown, ProbeKind, Rule};
 
 fn good(text: &str) -> Configuration {
     match parse(text, Path::new("test.toml"), &Overrides::default()) {
@@ -48,6 +48,34 @@ fn window_threshold_and_initial_follow_varnish() {
     assert_eq!(rule("initial = 0"), (window(8, 3), 0));
     assert_eq!(rule("initial = 8"), (window(8, 3), 3), "clamped to the threshold, not the window");
     assert_eq!(rule("window = 1\nthreshold = 1"), (window(1, 1), 0));
+}
+
+#[test]
+fn compat_is_a_probes_own_and_so_are_its_targets() {
+    let text = r#"
+[probe.own]
+[probe.varnish]
+compat = "varnish"
+[probe.waiting]
+compat = "varnish"
+expect_close = false
+[pool.a]
+probe = "own"
+backends = ["192.0.2.1:80"]
+[pool.b]
+probe = "varnish"
+backends = ["192.0.2.1:80"]
+[pool.c]
+probe = "waiting"
+backends = ["192.0.2.1:80"]
+"#;
+    let fleet = good(text).fleet;
+    let compat: Vec<Compat> = fleet.probes.iter().map(|probe| probe.spec.compat).collect();
+    let waiting = Compat::Varnish { expect_close: false };
+    assert_eq!(compat, [Compat::Off, Compat::Varnish { expect_close: true }, waiting]);
+    // The same question, but each to be answered in its own way: no history is shared.
+    let identities: HashSet<u128> = fleet.targets.iter().map(|target| target.identity).collect();
+    assert_eq!((fleet.targets.len(), identities.len()), (3, 3));
 }
 
 #[test]

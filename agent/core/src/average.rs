@@ -2,8 +2,9 @@
 //!
 //! Varnish: `rate` counts happy probes up to 4, `average += (last - average) / rate`. Varnish also
 //! counts the results assumed by `initial`, so that its first real average is
-//! `last / (initial + 1)`; here the assumed ones do not count, and the first average is the first
-//! time.
+//! `last / (initial + 1)`, at least a quarter of it. Here the assumed ones do not count, and the
+//! first average is the first time, unless the probe behaves as Varnish's: then `rate` begins at
+//! their number.
 
 /// Weight of a new time in the steady state is one over this.
 const RATE_MAX: u8 = 4;

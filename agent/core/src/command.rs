@@ -81,7 +81,8 @@ pub enum Outcome {
     Malformed(Malformed),
     /// The peer closed without a byte.
     Empty,
-    /// The peer closed before the response's framing was complete.
+    /// The response was cut short: the peer closed before its framing was complete, or, of a probe
+    /// that behaves as Varnish's, bytes still came when the deadline passed.
     Truncated,
     /// The operation failed, and the peer or the network is to blame.
     Failed {

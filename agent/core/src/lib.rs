@@ -34,6 +34,9 @@ pub mod bound;
 // Where an HTTP/1 response ends, and with which status.
 pub mod response;
 
+// A response as Varnish's probe reads it.
+pub mod reply;
+
 // Timers: a hierarchical timing wheel over indices.
 pub mod wheel;
 

@@ -33,6 +33,7 @@ use slot::{Slots, Stage};
 use target::{Place, Target};
 use waiting::Waiting;
 
+mod compat;
 mod counters;
 mod errno;
 mod judge;
@@ -236,13 +237,17 @@ impl Prober {
         let probe = &self.probes[target.probe()];
         let (slot_ns, skipped) = target.next_slot(probe.interval_ns, now);
         self.counters.slept_through += skipped;
+        if probe.compat.is_varnish() {
+            // Until its end tells when the next one is due.
+            target.postpone(now.saturating_add(probe.interval_ns));
+        }
         self.due.arm(index, target.due_ns());
         if target.fell_silent(probe.interval_ns, self.started_ns, now) {
             self.judges.on_silence(target.judges());
         }
         let target = &mut self.targets[index as usize];
         match target.place() {
-            Place::InFlight => self.counters.overlapped += 1,
+            Place::InFlight => self.counters.overlapped += u64::from(!target.is_postponed()),
             Place::Idle => {
                 target.wait(slot_ns);
                 let sick = self.judges.all_sick(target.judges());
@@ -316,6 +321,12 @@ impl Prober {
             self.counters.unexpected_events += 1;
             return;
         };
+        if self.probe_of(slot).compat.is_varnish() {
+            return match self.on_reply(slot, bytes) {
+                Some(outcome) => self.end(slot, outcome, now),
+                None => self.slots.want_receive(slot),
+            };
+        }
         let response = self.slots.response(slot);
         let end =
             if bytes.is_empty() { Some(response.on_close()) } else { response.on_bytes(bytes) };
@@ -334,7 +345,10 @@ impl Prober {
 
     fn on_failed(&mut self, slot: u32, phase: Phase, errno: i32, now: Nanos) {
         let outcome = match errno::blame(phase, errno, self.slots.is_expired(slot)) {
-            errno::Blame::Deadline => self.timed_out(slot, phase),
+            errno::Blame::Deadline => self.on_deadline_passed(slot, phase),
+            errno::Blame::Peer if self.is_short_write(slot, phase, errno) => {
+                self.timed_out(slot, phase)
+            }
             errno::Blame::Local => Outcome::Indeterminate(LocalFault::Errno { errno }),
             errno::Blame::Peer => Outcome::Failed { phase, errno },
         };
@@ -360,6 +374,7 @@ impl Prober {
         self.targets[report.target.0 as usize].end();
         self.counters.ended += 1;
         self.conclude(report, now);
+        self.postpone(report.target.0, now);
     }
 
     /// Shifts a result in, judges it and reports it.

@@ -5,7 +5,7 @@
 //! probes. A probe that ends indeterminate shifts nothing.
 
 use crate::command::{Malformed, Outcome, Phase};
-use crate::plan::Family;
+use crate::plan::{Compat, Family};
 
 /// One target's registers, in Varnish's order `4 6 U x X r R H`.
 pub type Registers = [u64; 8];
@@ -39,9 +39,18 @@ pub fn prefilled(initial: u8, threshold: u8) -> Registers {
 }
 
 /// Shifts one result in; an indeterminate one shifts nothing.
-pub fn record(registers: &mut Registers, outcome: Outcome, family: Family) {
+pub fn record(registers: &mut Registers, outcome: Outcome, family: Family, compat: Compat) {
     if outcome.good().is_some() {
-        shift(registers, bits_of(outcome, family));
+        shift(registers, bits_of(outcome, family) & varnish_mask(outcome, compat));
+    }
+}
+
+/// The bits that Varnish has as well: a request that the peer does not take in time is a short
+/// write to it, which is no `x`.
+const fn varnish_mask(outcome: Outcome, compat: Compat) -> u8 {
+    match (compat, outcome) {
+        (Compat::Varnish { .. }, Outcome::TimedOut { phase: Phase::Send }) => !(1 << ERR_XMIT),
+        _ => !0,
     }
 }
 
@@ -107,7 +116,7 @@ mod tests {
 
     fn newest(outcome: Outcome, family: Family) -> [u64; 8] {
         let mut registers = [0; 8];
-        record(&mut registers, outcome, family);
+        record(&mut registers, outcome, family, Compat::Off);
         registers
     }
 
@@ -144,9 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn request_that_is_not_taken_in_time_is_no_failed_sending_to_varnish() {
+        let mut registers = [0; 8];
+        let outcome = Outcome::TimedOut { phase: Phase::Send };
+        record(&mut registers, outcome, Family::Ipv4, Compat::VARNISH);
+        assert_eq!(registers, [1, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
     fn indeterminate_shifts_nothing() {
         let mut registers = newest(OK, Family::Ipv4);
-        record(&mut registers, Outcome::Indeterminate(LocalFault::NoSlot), Family::Ipv4);
+        record(
+            &mut registers,
+            Outcome::Indeterminate(LocalFault::NoSlot),
+            Family::Ipv4,
+            Compat::Off,
+        );
         assert_eq!(registers, [1, 0, 0, 0, 1, 0, 1, 1]);
     }
 
@@ -162,10 +184,10 @@ mod tests {
     fn oldest_result_falls_out_after_sixty_four() {
         let mut registers = newest(OK, Family::Ipv4);
         for _ in 0..63 {
-            record(&mut registers, Outcome::Empty, Family::Ipv4);
+            record(&mut registers, Outcome::Empty, Family::Ipv4, Compat::Off);
         }
         assert_eq!(registers[HAPPY], 1 << 63);
-        record(&mut registers, Outcome::Empty, Family::Ipv4);
+        record(&mut registers, Outcome::Empty, Family::Ipv4, Compat::Off);
         assert_eq!(registers[HAPPY], 0);
         assert_eq!(registers[GOOD_IPV4], u64::MAX);
     }

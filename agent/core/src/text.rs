@@ -291,15 +291,15 @@ mod tests {
         let mut registers = register::prefilled(2, 3);
         assert_eq!(Bits(&registers).to_string(), "-------H");
         let good = Outcome::Answered { status: 200, good: true };
-        register::record(&mut registers, good, Family::Ipv4);
+        register::record(&mut registers, good, Family::Ipv4, Compat::Off);
         assert_eq!(Bits(&registers).to_string(), "4---X-RH");
-        register::record(&mut registers, good, Family::Unix);
+        register::record(&mut registers, good, Family::Unix, Compat::Off);
         assert_eq!(Bits(&registers).to_string(), "--U-X-RH");
         let reset = Outcome::Failed { phase: Phase::Receive, errno: 104 };
-        register::record(&mut registers, reset, Family::Ipv4);
+        register::record(&mut registers, reset, Family::Ipv4, Compat::Off);
         assert_eq!(Bits(&registers).to_string(), "4---Xr--");
         let refused = Outcome::Failed { phase: Phase::Connect, errno: 111 };
-        register::record(&mut registers, refused, Family::Ipv6);
+        register::record(&mut registers, refused, Family::Ipv6, Compat::Off);
         assert_eq!(Bits(&registers).to_string(), "--------");
     }
 

@@ -2,6 +2,7 @@
 
 use crate::command::{Command, Outcome, Report};
 use crate::plan::{Nanos, SlotIndex, TargetIndex};
+use crate::reply::Reply;
 use crate::response::Response;
 
 /// End of a list.
@@ -64,6 +65,8 @@ struct Slot {
     scheduled_ns: Nanos,
     started_ns: Nanos,
     response: Response,
+    /// The response of a probe that behaves as Varnish's.
+    reply: Reply,
 }
 
 impl Slots {
@@ -80,6 +83,7 @@ impl Slots {
             scheduled_ns: 0,
             started_ns: 0,
             response: Response::new(false),
+            reply: Reply::NEW,
         };
         Self {
             slots: (0..count).map(slot).collect(),
@@ -111,6 +115,10 @@ impl Slots {
 
     pub(super) fn response(&mut self, slot: u32) -> &mut Response {
         &mut self.slots[slot as usize].response
+    }
+
+    pub(super) fn reply(&mut self, slot: u32) -> &mut Reply {
+        &mut self.slots[slot as usize].reply
     }
 
     pub(super) fn any_free(&self) -> bool {
@@ -159,6 +167,7 @@ impl Slots {
         (slot.sick, slot.expired, slot.late) = (sick, false, false);
         (slot.target, slot.scheduled_ns, slot.started_ns) = (target, scheduled_ns, now);
         slot.response = Response::new(head);
+        slot.reply = Reply::NEW;
         self.used_count += 1;
         self.unended_count += 1;
         self.unexpired_count += 1;
@@ -194,7 +203,7 @@ impl Slots {
         let report = Report {
             target: TargetIndex(slot.target),
             outcome,
-            line: slot.response.line(),
+            line: if slot.reply.is_begun() { slot.reply.line() } else { slot.response.line() },
             scheduled_ns: slot.scheduled_ns,
             started_ns: slot.started_ns,
             duration_ns: now.saturating_sub(slot.started_ns),

@@ -7,8 +7,8 @@ use super::waiting::NONE;
 use crate::average;
 use crate::command::Outcome;
 use crate::limits::{UNKNOWN_INTERVALS, UNKNOWN_NS_MIN};
-use crate::plan::{Family, Nanos, Plan};
-use crate::register;
+use crate::plan::{Compat, Family, Nanos, Plan};
+use crate::register::{self, HAPPY};
 use crate::schedule;
 
 /// Where a target's probe is.
@@ -37,6 +37,7 @@ pub(super) struct Target {
     judge_count: u32,
     place: Place,
     family: Family,
+    compat: Compat,
     /// Happy probes in the average, at most 4.
     rate: u8,
 }
@@ -53,9 +54,11 @@ impl Target {
         let judges = &plan.judges[judge_first..judge_end];
         // With several rules over one register the largest clamps: the others want no more.
         let threshold = judges.iter().map(|judge| judge.rule.goods_to_healthy()).max();
+        let registers = register::prefilled(spec.initial, threshold.unwrap_or(u8::MAX));
+        let compat = plan.probes[spec.probe.0 as usize].compat;
         Self {
             history: History {
-                registers: register::prefilled(spec.initial, threshold.unwrap_or(u8::MAX)),
+                registers,
                 average_s: 0.0,
                 last_ns: 0,
                 last_result_ns: 0,
@@ -72,7 +75,9 @@ impl Target {
             judge_count: judges.len() as u32,
             place: Place::Idle,
             family: spec.family,
-            rate: 0,
+            compat,
+            // Varnish's average knows the assumed results as ones that took no time.
+            rate: if compat.is_varnish() { registers[HAPPY].count_ones() as u8 } else { 0 },
         }
     }
 
@@ -109,6 +114,16 @@ impl Target {
         (came_ns, (self.due_ns - after_ns) / interval_ns)
     }
 
+    /// Is due then, not at its next slot.
+    pub(super) const fn postpone(&mut self, due_ns: Nanos) {
+        self.due_ns = due_ns;
+    }
+
+    /// Whether it is due an interval after its last probe's end, not at slots of its own.
+    pub(super) const fn is_postponed(&self) -> bool {
+        self.compat.is_varnish()
+    }
+
     pub(super) fn wait(&mut self, scheduled_ns: Nanos) {
         self.place = Place::Waiting;
         self.scheduled_ns = scheduled_ns;
@@ -143,7 +158,7 @@ impl Target {
             history.indeterminate = history.indeterminate.saturating_add(1);
             return false;
         };
-        register::record(&mut history.registers, outcome, self.family);
+        register::record(&mut history.registers, outcome, self.family, self.compat);
         history.last_ns = if is_reception(outcome) { duration_ns } else { 0 };
         if good {
             average::add(&mut history.average_s, &mut self.rate, duration_ns as f64 / 1e9);

@@ -120,6 +120,7 @@ impl Bench {
     }
 }
 
+mod compat;
 mod judging;
 mod probing;
 mod room;

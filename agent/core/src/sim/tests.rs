@@ -77,5 +77,6 @@ impl Log {
 }
 
 mod bounds;
+mod compat;
 mod rules;
 mod varnish;

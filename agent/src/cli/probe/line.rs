@@ -82,7 +82,7 @@ impl<'a> Printer<'a> {
             line: line.report.line,
             timeout_ns: self.settings.timeout_ns,
             duration_ns: line.report.duration_ns,
-            compat: self.settings.compat,
+            compat: self.settings.compat_of(target),
         };
         let good = (line.registers[HAPPY] & low_bits(self.settings.window)).count_ones();
         let (threshold, window) = (self.settings.threshold, self.settings.window);

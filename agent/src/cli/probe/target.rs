@@ -39,12 +39,11 @@ pub(super) struct Settings {
     pub(super) window: u8,
     /// One deadline.
     pub(super) timeout_ns: u64,
-    /// Whose behaviour.
-    pub(super) compat: Compat,
     endpoints: Vec<(ProbeIndex, Endpoint)>,
     interval_ns: u64,
     initial: u8,
     expected_status: u16,
+    compat: Compat,
 }
 
 impl Settings {
@@ -77,11 +76,11 @@ impl Settings {
             threshold: arguments.threshold,
             window: arguments.window,
             timeout_ns,
-            compat: arguments.compat(),
             endpoints,
             interval_ns,
             initial,
             expected_status: arguments.expect,
+            compat: arguments.compat(),
         })
     }
 
@@ -90,21 +89,26 @@ impl Settings {
         self.threshold <= self.initial
     }
 
+    /// Whose behaviour the probes of a target have: Varnish has no probe over TCP alone.
+    pub(super) fn compat_of(&self, target: usize) -> Compat {
+        if self.endpoints[target].0 == HTTP { self.compat } else { Compat::Off }
+    }
+
     /// The one shard's plan: a judge for each target, in their order.
     pub(super) fn plan(&self) -> ShardPlan {
         let rule = Rule::Window { window: self.window, threshold: self.threshold };
         let indices = 0..u32::try_from(self.names.len()).expect("a command line is short");
         let judge =
             |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
-        let spec = |kind| ProbeSpec {
+        let spec = |kind, compat| ProbeSpec {
             interval_ns: self.interval_ns,
             timeout_ns: self.timeout_ns,
             kind,
-            compat: self.compat,
+            compat,
         };
         let http = ProbeKind::Http { expected_status: self.expected_status, head: false };
         let plan = Plan {
-            probes: vec![spec(ProbeKind::Tcp), spec(http)],
+            probes: vec![spec(ProbeKind::Tcp, Compat::Off), spec(http, self.compat)],
             targets: self.endpoints.iter().map(|entry| self.target_spec(entry)).collect(),
             judges: indices.map(judge).collect(),
             // Targets that are sick hold at most half: with two a target, all can be in flight.

@@ -1,0 +1,72 @@
+//! Where a probe that behaves as Varnish's differs: what its bytes, its deadline and its end come
+//! to.
+
+use super::{Nanos, Phase, Prober};
+use crate::command::{Malformed, Outcome};
+use crate::plan::{Compat, ProbeKind};
+use crate::reply::Judged;
+
+/// Linux's number. The engine also gives it for a send that was cut short.
+const EPIPE: i32 = 32;
+
+impl Prober {
+    /// Bytes came, or the peer closed: only then is the response judged. Some outcome when the
+    /// probe is over.
+    pub(super) fn on_reply(&mut self, slot: u32, bytes: &[u8]) -> Option<Outcome> {
+        if bytes.is_empty() {
+            return Some(self.judged_reply(slot));
+        }
+        self.slots.reply(slot).on_bytes(bytes);
+        if !self.slots.is_expired(slot) {
+            return None;
+        }
+        // Bytes still come and the deadline has passed: Varnish's `Poll timeout … exceeded`.
+        Some(match self.timed_out(slot, Phase::Receive) {
+            Outcome::TimedOut { .. } => Outcome::Truncated,
+            late => late,
+        })
+    }
+
+    /// The deadline passed and what was in flight was cancelled.
+    pub(super) fn on_deadline_passed(&mut self, slot: u32, phase: Phase) -> Outcome {
+        let waits = self.probe_of(slot).compat == Compat::Varnish { expect_close: false };
+        // Of a loop so late that a timeout would say nothing, what did come says something.
+        let known = !self.slots.is_late(slot) || self.slots.reply(slot).is_begun();
+        if waits && phase == Phase::Receive && known {
+            return self.judged_reply(slot);
+        }
+        self.timed_out(slot, phase)
+    }
+
+    /// Whether a failure is a request that was not taken in time, which Varnish calls a short
+    /// write: its peer has failed, and not the sending.
+    pub(super) fn is_short_write(&self, slot: u32, phase: Phase, errno: i32) -> bool {
+        phase == Phase::Send
+            && errno == EPIPE
+            && self.slots.is_expired(slot)
+            && self.probe_of(slot).compat.is_varnish()
+    }
+
+    /// The probe of `target` is over: Varnish's next one follows an interval later.
+    pub(super) fn postpone(&mut self, index: u32, now: Nanos) {
+        let target = &mut self.targets[index as usize];
+        let probe = &self.probes[target.probe()];
+        if probe.compat.is_varnish() {
+            target.postpone(now.saturating_add(probe.interval_ns));
+            self.due.disarm(index);
+            self.due.arm(index, target.due_ns());
+        }
+    }
+
+    fn judged_reply(&mut self, slot: u32) -> Outcome {
+        match (self.slots.reply(slot).judged(), &self.probe_of(slot).kind) {
+            (Judged::Empty, _) => Outcome::Empty,
+            (Judged::Status(status), ProbeKind::Http { expected_status, .. }) => {
+                let good = status == u32::from(*expected_status);
+                // The number may be any; beyond 16 bits it is told as the largest.
+                Outcome::Answered { status: u16::try_from(status).unwrap_or(u16::MAX), good }
+            }
+            _ => Outcome::Malformed(Malformed::StatusLine),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Probes that behave as Varnish's, event by event.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn compat_plan(compat: Compat) -> Plan {
+    let mut plan = plan(1, 2, HTTP);
+    plan.probes[0].compat = compat;
+    plan
+}
+
+/// One probe whose answer comes in these pieces, and then the close.
+fn answered(pieces: &[&[u8]]) -> (Report, Registers) {
+    let mut bench = Bench::new(&compat_plan(Compat::VARNISH));
+    let slot = bench.start();
+    for piece in pieces {
+        bench.event(slot, Event::Received(piece));
+        assert_eq!(bench.poll(), Some(Command::Receive { slot }));
+    }
+    bench.event(slot, Event::Received(b""));
+    let report = bench.report();
+    bench.close(slot);
+    (report, bench.history().registers)
+}
+
+#[test]
+fn only_the_close_ends_a_response() {
+    let (report, registers) = answered(&[OK, OK, b"and more"]);
+    assert_eq!(report.outcome, Outcome::Answered { status: 200, good: true });
+    assert_eq!(report.line.as_bytes(), b"HTTP/1.1 200 OK");
+    assert_eq!(registers, [1, 0, 0, 0, 1, 0, 1, 1]);
+}
+
+#[test]
+fn bytes_that_still_come_at_the_deadline_are_told_from_silence() {
+    for compat in [Compat::VARNISH, Compat::Varnish { expect_close: false }] {
+        let mut bench = Bench::new(&compat_plan(compat));
+        let slot = bench.start();
+        bench.event(slot, Event::Received(OK));
+        assert_eq!(bench.next(), Command::Receive { slot });
+        assert_eq!(bench.next(), Command::Cancel { slot });
+        bench.event(slot, Event::Received(b"zzz"));
+        assert_eq!(bench.report().outcome, Outcome::Truncated);
+        assert_eq!(bench.history().registers, [1, 0, 0, 0, 1, 1, 0, 0]);
+    }
+}
+
+#[test]
+fn close_that_crosses_the_cancel_counts() {
+    let mut bench = Bench::new(&compat_plan(Compat::VARNISH));
+    let slot = bench.start();
+    bench.event(slot, Event::Received(OK));
+    assert_eq!(bench.next(), Command::Receive { slot });
+    assert_eq!(bench.next(), Command::Cancel { slot });
+    bench.event(slot, Event::Received(b""));
+    assert_eq!(bench.report().outcome, Outcome::Answered { status: 200, good: true });
+}
+
+#[test]
+fn request_not_taken_in_time_is_a_short_write() {
+    // Cancelled before any of it was sent, and after some was.
+    for errno in [ECANCELED, 32] {
+        let mut bench = Bench::new(&compat_plan(Compat::VARNISH));
+        let slot = bench.start();
+        assert_eq!(bench.next(), Command::Cancel { slot });
+        bench.failed(slot, Phase::Send, errno);
+        assert_eq!(bench.report().outcome, Outcome::TimedOut { phase: Phase::Send });
+        assert_eq!(bench.history().registers, [1, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}
+
+#[test]
+fn late_loop_says_nothing_of_a_silent_peer_and_something_of_one_that_spoke() {
+    let compat = Compat::Varnish { expect_close: false };
+    for (said, expected) in [
+        (&b""[..], Outcome::Indeterminate(LocalFault::LoopLate)),
+        (OK, Outcome::Answered { status: 200, good: true }),
+    ] {
+        let mut bench = Bench::new(&compat_plan(compat));
+        let slot = bench.start();
+        if !said.is_empty() {
+            bench.event(slot, Event::Received(said));
+            assert_eq!(bench.poll(), Some(Command::Receive { slot }));
+        }
+        bench.now += 10 * SECOND;
+        assert_eq!(bench.poll(), Some(Command::Cancel { slot }));
+        bench.failed(slot, Phase::Receive, ECANCELED);
+        assert_eq!(bench.report().outcome, expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_the_bytes_gives_the_same_outcome(
+        version in "HTTP/[0-9a-fpinxt.+-]{1,6}",
+        rest in "[ \\t]{0,2}[0-9+-]{0,5}[ -~]{0,140}[\r\n]{0,2}[\x00-\x7f]{0,40}",
+        mut cuts in proptest::collection::vec(0_usize..200, 0..6),
+    ) {
+        let bytes = (version + &rest).into_bytes();
+        cuts.retain(|cut| 0 < *cut && *cut < bytes.len());
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts.push(bytes.len());
+        let mut first = 0;
+        let mut pieces = vec![];
+        for cut in cuts {
+            pieces.push(&bytes[first..cut]);
+            first = cut;
+        }
+        prop_assert_eq!(answered(&pieces), answered(&[&bytes]));
+    }
+}
