@@ -24,6 +24,8 @@ pub mod service;
 pub mod status;
 /// Tables for people.
 pub mod table;
+/// `sickbay watch`: transitions and polls as they happen.
+pub mod watch;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -39,6 +41,7 @@ Examples:
   sickbay explain -c sickbay.toml --plot         In how many seconds, and by which probes?
   sickbay run -c sickbay.toml                    Probe, decide, steer (as root)
   sickbay backend list -p                        Verdicts and the last 64 results of each
+  sickbay watch --format varnishlog              Every probe, as varnishlog shows Backend_health
   sickbay detach                                 Take everything out of the kernel
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
@@ -74,6 +77,8 @@ pub enum Command {
     Status(status::StatusArgs),
     /// List backends, or set their health
     Backend(backend::BackendArgs),
+    /// Watch verdicts change, or every probe in Varnish's words
+    Watch(watch::WatchArgs),
     /// List services and what the kernel did with their packets
     Service(service::ServiceArgs),
     /// Take everything of an instance out of the kernel, with or without its agent
@@ -92,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Backend(arguments) => backend::run(arguments),
+        Command::Watch(arguments) => watch::run(arguments),
         Command::Service(arguments) => service::run(arguments),
         Command::Detach(arguments) => detach::run(arguments),
     };

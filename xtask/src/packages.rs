@@ -1,7 +1,10 @@
 //! What the machine must have: which Debian packages are missing, and their installation.
 
 use std::env;
+use std::fs;
+use std::io::{ErrorKind, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -10,8 +13,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::build_ebpf;
 
 /// Programs, the package each comes in, and why it is needed.
-const PROGRAMS: [(&str, &str, &str); 5] = [
+const PROGRAMS: [(&str, &str, &str); 6] = [
     ("nginx", "nginx-light", "the web servers that play the backends"),
+    ("varnishd", "varnish", "the oracle of the conformance tests"),
     ("ip", "iproute2", "sets up the private networks"),
     ("ethtool", "ethtool", "sets the private interfaces up for XDP"),
     ("unshare", "util-linux", "makes the private environment"),
@@ -26,6 +30,10 @@ const TEST_FILES: [(&str, &str, &str); 4] = [
 ];
 /// Where Debian's nginx writes its process number when its package has started it.
 const NGINX_PROCESS_FILE: &str = "/run/nginx.pid";
+/// What a package's installation asks before it starts a service (invoke-rc.d(8)).
+const POLICY_FILE: &str = "/usr/sbin/policy-rc.d";
+/// Answers that nothing may be started.
+const POLICY: &str = "#!/bin/sh\n# While sickbay's xtask installs packages.\nexit 101\n";
 
 /// What the machine is to be ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +94,7 @@ fn install(packages: &[&str]) -> Result<()> {
     // Debian's nginx starts its service when installed, unless somebody listens on port 80: so
     // somebody does. On a machine where that port is taken, nothing needs to be held.
     let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 80)).ok();
+    let _policy = Policy::set()?;
     let was_running = Path::new(NGINX_PROCESS_FILE).exists();
     apt(&["update", "--quiet"])?;
     let mut words = vec!["install", "--quiet", "--yes", "--no-install-recommends"];
@@ -102,6 +111,36 @@ fn install(packages: &[&str]) -> Result<()> {
         );
     }
     installed
+}
+
+/// Nothing is started by an installation while it lives. A policy that was there stays in force.
+struct Policy {
+    ours: bool,
+}
+
+impl Policy {
+    fn set() -> Result<Self> {
+        let mut options = fs::OpenOptions::new();
+        match options.write(true).create_new(true).mode(0o755).open(POLICY_FILE) {
+            Ok(mut file) => {
+                let policy = Self { ours: true };
+                file.write_all(POLICY.as_bytes()).context("cannot write policy-rc.d")?;
+                Ok(policy)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Self { ours: false }),
+            Err(error) => Err(error).context(format!("cannot write {POLICY_FILE}")),
+        }
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        if self.ours
+            && let Err(error) = fs::remove_file(POLICY_FILE)
+        {
+            println!("cannot remove {POLICY_FILE}, which keeps services from starting: {error}");
+        }
+    }
 }
 
 fn apt(words: &[&str]) -> Result<()> {

@@ -90,8 +90,8 @@ pub struct ProbeArgs {
     /// has come by then is judged.
     #[arg(long, requires = "compat", default_value_t = true, action = clap::ArgAction::Set)]
     pub expect_close: bool,
-    /// How to print: for people, or one JSON object per line.
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    /// How to print: for people, one JSON object per line, or as varnishlog.
+    #[arg(short, long, visible_alias = "format", value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }
 
@@ -113,6 +113,9 @@ pub enum Output {
     Text,
     /// One object per line, for programs.
     Json,
+    /// Varnish's Backend_health records, as `varnishlog -g raw` prints them: one per probe, and
+    /// nothing else. Control bytes in a server's words are escaped, which Varnish does not do.
+    Varnishlog,
 }
 
 /// Probes until the count is reached or a signal comes; prints each probe, then a summary.
@@ -140,8 +143,10 @@ pub fn run(arguments: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let (lines, printed) = bounded(LINES_MAX);
     let count = arguments.count.map(u64::from);
     let for_shard = Arc::clone(&tallies);
+    let healthy: Vec<bool> =
+        (0..settings.names.len()).map(|target| settings.begins_healthy(target)).collect();
     let shards = Shards::start(vec![settings.plan()], move |_, _| {
-        LineSink::new(Arc::clone(&for_shard), lines.clone(), count)
+        LineSink::new(Arc::clone(&for_shard), lines.clone(), count, healthy.clone())
     })?;
     let printer = line::Printer::new(arguments.output, &settings);
     let result = print(printer, &printed, &interrupted, &tallies, shards);

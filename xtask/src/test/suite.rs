@@ -35,7 +35,7 @@ enum Members {
 }
 
 /// All suites, the quick ones first.
-pub(crate) const SUITES: [Suite; 5] = [
+pub(crate) const SUITES: [Suite; 6] = [
     Suite {
         name: "unit",
         what: "core, shared, agent, lab, xtask; no privilege",
@@ -53,6 +53,12 @@ pub(crate) const SUITES: [Suite; 5] = [
         what: "each mistake gets a clear line, and leaves nothing behind",
         budget: Duration::from_secs(120),
         members: Members::Named("bad_input"),
+    },
+    Suite {
+        name: "conformance",
+        what: "probes as Varnish's own, record by record",
+        budget: Duration::from_secs(120),
+        members: Members::Named("conformance"),
     },
     Suite {
         name: "end-to-end",
@@ -233,7 +239,16 @@ mod tests {
 
     #[test]
     fn every_privileged_program_is_in_exactly_one_suite() {
-        for name in ["agree", "board", "attach", "end_to_end", "bad_input", "scale", "new_one"] {
+        for name in [
+            "agree",
+            "board",
+            "attach",
+            "end_to_end",
+            "bad_input",
+            "scale",
+            "conformance",
+            "new_one",
+        ] {
             let program = Program { name: name.to_owned(), privileged: true, path: "x".into() };
             assert_eq!(SUITES.iter().filter(|suite| suite.has(&program)).count(), 1, "{name}");
         }

@@ -112,6 +112,12 @@ impl Settings {
         })
     }
 
+    /// Whether the results assumed at a target's start are enough.
+    pub(super) fn begins_healthy(&self, target: usize) -> bool {
+        let Probing { threshold, initial, .. } = self.of(target).probing;
+        threshold <= initial
+    }
+
     /// The one shard's plan: a judge for each target, in their order.
     pub(super) fn plan(&self) -> ShardPlan {
         let probes = if self.own.is_empty() {
