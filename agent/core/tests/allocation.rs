@@ -51,7 +51,8 @@ const SLOTS: u32 = 24;
 fn plan() -> Plan {
     let target = |index: u32| TargetSpec {
         identity: u128::from(index) << 64 | 1,
-        probe: ProbeIndex(index % 3),
+        // Of HTTP's half one in four as Varnish's, which is never closed and so times out.
+        probe: ProbeIndex(if index % 8 == 6 { 2 } else { index % 2 }),
         family: Family::Ipv6,
         initial: 1,
     };
