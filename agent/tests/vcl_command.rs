@@ -77,7 +77,7 @@ fn check_prints_json_with_effective_parameters() {
     assert_eq!(json["errors"], json!([]));
     let probe = &json["probes"][0];
     assert_eq!(probe["name"], "health");
-    assert_eq!(probe["line"], 16);
+    assert_eq!(probe["line"], 14);
     assert_eq!(probe["timeout_ms"], 800);
     assert_eq!(probe["interval_ms"], 2000);
     assert_eq!((&probe["window"], &probe["threshold"]), (&json!(10), &json!(6)));

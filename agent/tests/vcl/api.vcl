@@ -85,7 +85,7 @@ sub vcl_recv {
 	if (req.url ~ "^/legacy") {
 		set req.backend_hint = legacy; # {
 	}
-	if (req.http.X-Json == {"{"a":{"b":"}"}}"}) { return (pass); }
+	if (req.http.X-Json == {"{"a": {1} }"}) { return (pass); }
 }
 
 sub vcl_backend_error {
