@@ -111,7 +111,7 @@ fn answer(name: &'static str, bytes: &[u8]) -> Row {
 }
 
 fn scripted<const N: usize>(name: &'static str, steps: [Step; N]) -> Row {
-    Row::new(name, Place::Ipv4, vec![steps.to_vec()])
+    Row::new(name, Place::Ipv4, vec![Vec::from(steps)])
 }
 
 fn pause(milliseconds: u64) -> Step {

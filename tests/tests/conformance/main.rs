@@ -59,7 +59,7 @@ impl Run {
     fn make() -> Self {
         private::require();
         let directory = private::scratch().join("conformance");
-        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::create_dir_all(&directory).expect("scratch memory");
         let rows = rows();
         let behaviours = rows.iter().map(|row| row.behaviour.clone()).collect();
         let server = Server::start(behaviours, 8001, 3, &directory);
@@ -68,8 +68,9 @@ impl Run {
             (0..rows.len()).map(|index| (name(index), server.address(index, client))).collect()
         };
         let mut varnishd =
-            Varnish::start(&directory.join("varnish"), &backends(VARNISH), PARAMETERS).unwrap();
-        let varnish = varnishd.polls(rows.len(), POLLS, PATIENCE).unwrap();
+            Varnish::start(&directory.join("varnish"), &backends(VARNISH), PARAMETERS)
+                .expect("varnishd starts");
+        let varnish = varnishd.polls(rows.len(), POLLS, PATIENCE).expect("varnishd polls");
         drop(varnishd);
         // One after the other: on a machine with two cores they would be late for each other.
         let compat = Probing::of(PARAMETERS, POLLS).compat().records(&backends(COMPAT));

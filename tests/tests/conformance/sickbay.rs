@@ -45,16 +45,16 @@ impl Probing {
     /// The records of these backends, by their names.
     pub(crate) fn records(&self, backends: &[(&str, Address)]) -> Records {
         let targets: Vec<String> = backends.iter().map(|(_, address)| target(address)).collect();
-        let output = Command::new(binary().unwrap())
+        let output = Command::new(binary().expect("sickbay is built"))
             .args(&self.words)
             .args(&targets)
             .env("SICKBAY_LOG", "error")
             .stdin(Stdio::null())
             .output()
-            .unwrap();
+            .expect("sickbay can be started");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(matches!(output.status.code(), Some(0 | 1)), "{error}");
-        let mut by_target = read_log(&output.stdout).unwrap();
+        let mut by_target = read_log(&output.stdout).expect("records");
         let mut records = Records::new();
         for ((name, _), target) in backends.iter().zip(&targets) {
             let all = by_target.remove(target).unwrap_or_else(|| panic!("no record of {target}"));
