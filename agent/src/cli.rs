@@ -10,6 +10,8 @@ pub mod backend;
 pub mod check;
 /// `sickbay detach`: take everything of an instance out of the kernel.
 pub mod detach;
+/// `sickbay explain`: how many seconds, and by which probes.
+pub mod explain;
 /// What the listing subcommands share: which agent is asked, how its answer is written.
 pub mod listing;
 /// `sickbay probe`: probe from the command line, without root.
@@ -22,6 +24,8 @@ pub mod service;
 pub mod status;
 /// Tables for people.
 pub mod table;
+/// `sickbay watch`: transitions and polls as they happen.
+pub mod watch;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -34,8 +38,10 @@ Examples:
   sickbay probe http://192.0.2.1/healthz         Is it well? No root, no configuration
   sickbay check --print-example > sickbay.toml   A commented configuration to begin with
   sickbay check -c sickbay.toml                  Is it right? Where are its traps?
+  sickbay explain -c sickbay.toml --plot         In how many seconds, and by which probes?
   sickbay run -c sickbay.toml                    Probe, decide, steer (as root)
   sickbay backend list -p                        Verdicts and the last 64 results of each
+  sickbay watch --format varnishlog              Every probe, as varnishlog shows Backend_health
   sickbay detach                                 Take everything out of the kernel
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
@@ -63,12 +69,16 @@ pub enum Command {
     Probe(probe::ProbeArgs),
     /// Validate a configuration and warn of its traps
     Check(check::CheckArgs),
+    /// Say in how many seconds a dead backend is sick, and by which probes
+    Explain(explain::ExplainArgs),
     /// Probe, decide and steer until a signal comes
     Run(run::RunArgs),
     /// Show the running agent
     Status(status::StatusArgs),
     /// List backends, or set their health
     Backend(backend::BackendArgs),
+    /// Watch verdicts change, or every probe in Varnish's words
+    Watch(watch::WatchArgs),
     /// List services and what the kernel did with their packets
     Service(service::ServiceArgs),
     /// Take everything of an instance out of the kernel, with or without its agent
@@ -83,9 +93,11 @@ pub fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Probe(arguments) => probe::run(arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Backend(arguments) => backend::run(arguments),
+        Command::Watch(arguments) => watch::run(arguments),
         Command::Service(arguments) => service::run(arguments),
         Command::Detach(arguments) => detach::run(arguments),
     };
@@ -94,7 +106,7 @@ pub fn main() -> ExitCode {
             // Whoever read our output has seen enough.
             return ExitCode::SUCCESS;
         }
-        complain(&format!("{error:#}"));
+        complain(&whole_text(&error));
         ExitCode::FAILURE
     })
 }
@@ -108,6 +120,20 @@ pub fn complain(message: &str) {
             return;
         }
     }
+}
+
+/// The error with its causes, each once: many errors name their cause in their own text.
+fn whole_text(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 fn start_log() {
@@ -137,6 +163,15 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn cause_is_told_once() {
+        let cause = || std::io::Error::other("the disk is full");
+        let named = anyhow::Error::new(cause()).context("cannot write x: the disk is full");
+        assert_eq!(whole_text(&named), "cannot write x: the disk is full");
+        let unnamed = anyhow::Error::new(cause()).context("cannot write x");
+        assert_eq!(whole_text(&unnamed), "cannot write x: the disk is full");
+    }
 
     #[test]
     fn arguments_are_consistent() {

@@ -24,12 +24,16 @@ mod summary;
 mod tables;
 mod time;
 mod traps;
+mod vcl_backends;
 
 use std::path::{Path, PathBuf};
 
 pub use self::example::example;
 pub use self::problem::{ConfigError, Problem};
-pub use self::summary::{ProbeSummary, Summary};
+pub(crate) use self::problem::{nearest, quoted};
+pub use self::summary::{
+    Load, ProbeSummary, Summary, in_flight_worst, question, rate, rates, rounded,
+};
 
 use self::agent::Agent;
 use self::problem::Report;
@@ -115,8 +119,16 @@ fn validate(
     report: &mut Report<'_>,
 ) -> Option<Fleet> {
     let agent = agent::validate(settings, overrides, report);
-    let probes = probes::validate(settings, report);
-    let drafts = pools::validate(settings, directory, report);
+    let mut probes = probes::validate(settings, report);
+    let mut drafts = pools::validate(settings, directory, report);
+    for (name, draft) in settings.pool.keys().zip(&mut drafts) {
+        if let Some(probe) = draft.vcl_probe.take() {
+            draft.probe = probes.len();
+            // Within a name's length; the pool's own name has been checked.
+            let name = format!("{}_vcl", name.chars().take(60).collect::<String>());
+            probes.push(probes::validate_one(&name, &probe, report));
+        }
+    }
     let services = services::validate(settings, report);
     let attachments = services::validate_attachments(settings, report);
     if drafts.is_empty() && !report.has_errors() {

@@ -14,6 +14,8 @@ pub mod host;
 pub mod journal;
 /// Patterns over backend names.
 pub mod pattern;
+/// Every poll, for those who watch.
+pub mod polls;
 /// The wire format: one JSON request a line, one JSON response a line.
 pub mod protocol;
 /// The admin socket's server.

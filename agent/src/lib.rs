@@ -28,3 +28,5 @@ pub mod publish;
 pub mod run;
 /// Targets over cores: one pinned thread, one engine and one plan each.
 pub mod shard;
+/// Varnish's configuration language, as far as probing goes.
+pub mod vcl;

@@ -16,6 +16,7 @@ use sickbay_shared::abi::{STATE_HEALTHY, STATE_SICK, STATE_UNKNOWN, STATE_WARMIN
 
 use crate::board::Board;
 use crate::control::journal::{Journal, Transition, Why};
+use crate::control::polls::Poll;
 use crate::control::view::ProbeState;
 use crate::engine::{Sink, monotonic_now};
 use crate::fleet::Fleet;
@@ -47,6 +48,8 @@ struct Seat {
     rule: Rule,
     /// The backend's first judge.
     leader: u32,
+    /// Whether the probes said so after the last one.
+    healthy: bool,
 }
 
 /// A backend with several judges; by its first one.
@@ -105,6 +108,7 @@ impl Publisher {
                 target: plan.plan.judges[judge].target,
                 rule: plan.plan.judges[judge].rule,
                 leader,
+                healthy: false,
             }
         };
         let seats: Box<[Seat]> = plan.judges.iter().enumerate().map(seat).collect();
@@ -180,8 +184,9 @@ impl Sink for Publisher {
         self.write(prober, seat.target);
     }
 
-    fn on_report(&mut self, prober: &Prober, report: &Report, _: Nanos) {
+    fn on_report(&mut self, prober: &Prober, report: &Report, now: Nanos) {
         self.write(prober, report.target);
+        self.hand_over(prober, report, now);
         let Subject { timeout_ns, compat, .. } = self.subjects[report.target.0 as usize];
         for (_, transition) in self.waiting.extract_if(.., |(target, _)| *target == report.target) {
             let cause = OutcomeText {
@@ -197,6 +202,40 @@ impl Sink for Publisher {
 
     fn on_tick(&mut self, _: &Prober, _: Nanos) {
         self.board.beat(self.shard);
+    }
+}
+
+impl Publisher {
+    /// Hands the poll to those who watch, once for each backend that it judges.
+    fn hand_over(&mut self, prober: &Prober, report: &Report, now: Nanos) {
+        let Subject { timeout_ns, compat, judge, .. } = self.subjects[report.target.0 as usize];
+        let watched = self.journal.polls().watched(now);
+        // The judges of a target stand together.
+        let first = judge.map_or(self.seats.len(), |judge| judge as usize);
+        let own = self.seats[first..].iter_mut().take_while(|seat| seat.target == report.target);
+        for (judge, seat) in (first as u32..).zip(own) {
+            let healthy = prober.probed_verdict(JudgeIndex(judge)) == Verdict::Healthy;
+            let changed = healthy != std::mem::replace(&mut seat.healthy, healthy);
+            if watched {
+                let history = prober.history(report.target);
+                self.journal.polls().push(Poll {
+                    name: Arc::clone(&seat.name),
+                    changed,
+                    healthy,
+                    registers: history.registers,
+                    rule: seat.rule,
+                    last_ns: history.last_ns,
+                    average_s: history.average_s,
+                    text: OutcomeText {
+                        outcome: report.outcome,
+                        line: report.line,
+                        timeout_ns,
+                        duration_ns: report.duration_ns,
+                        compat,
+                    },
+                });
+            }
+        }
     }
 }
 

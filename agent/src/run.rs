@@ -1,6 +1,6 @@
 //! `sickbay run`: the order in which the parts start and stop, and nothing else.
 //!
-//! Start: claim the instance, check the host, load the maps, lay the fleet out, probe, answer the
+//! Start: check the host, claim the instance, load the maps, lay the fleet out, probe, answer the
 //! admin socket; attach when every target has a first verdict. A failure on the way leaves nothing
 //! behind. Stop: the other way round; what is attached stays attached unless it is told otherwise.
 
@@ -18,7 +18,7 @@ use crate::board::Board;
 use crate::control::claim::Claim;
 use crate::control::journal::Journal;
 use crate::control::server::{ControlServer, Options as ControlOptions};
-use crate::fleet::{Fleet, Mode};
+use crate::fleet::Fleet;
 use crate::host;
 use crate::kernel::{self, Attached, Datapath, Flows};
 use crate::neighbours::Neighbours;
@@ -52,12 +52,13 @@ pub struct Options {
 pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
     // Blocked before any thread starts, so that every thread inherits the mask.
     let signals = Signals::block()?;
-    let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
-    let fleet = Arc::new(fleet);
     let shard_count = shard::shard_count(&fleet);
     let descriptors = shard_count as u64 * 8 + OTHER_DESCRIPTORS;
     host::require(&host::Needs { pin_directory: Some(fleet.pin_directory.clone()), descriptors })?;
     crate::engine::probe_features()?;
+    // After the host's privileges, whose lack is told better than a directory's refusal.
+    let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
+    let fleet = Arc::new(fleet);
 
     let mut agent = Agent::start(Arc::clone(&fleet), shard_count, claim)?;
     let ran = agent.serve(&signals);
@@ -199,16 +200,17 @@ fn start_shards(
     Ok(shards)
 }
 
-/// Next hops are needed where packets are sent on; `observe` sends none.
+/// Next hops of every backend that a service may choose. In `observe` too, though nothing is sent:
+/// what would be done includes "dropped, because its next hop is not known".
 fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<Neighbours>> {
-    let mut sends = vec![false; fleet.pools.len()];
+    let mut serves = vec![false; fleet.pools.len()];
     for service in &fleet.services {
-        sends[service.pool] |= service.mode == Mode::Dsr;
+        serves[service.pool] = true;
     }
     let backends: Vec<_> = fleet
         .backends
         .iter()
-        .filter(|backend| sends[backend.pool])
+        .filter(|backend| serves[backend.pool])
         .map(|backend| (backend.index, backend.address.ip()))
         .collect();
     if backends.is_empty() {

@@ -133,14 +133,17 @@ fn rate_that_no_core_can_send_is_warned_of() {
 
 #[test]
 fn start_timeout_below_the_first_verdict_is_warned_of() {
-    // First probe within 2 s; from initial 0 two more follow at 5 s each; the last takes 2 s.
+    // First probe within 2 s. When it takes its 2 s, a slot may come meanwhile and be skipped: up to
+    // 7 s to the second; the third 5 s later takes 2 s. 2 + 7 + 5 + 2.
     let text = format!("[probe.p]\n{DEEP}\ninitial = 0\n{POOL}{SERVICE}");
     assert_one(
         &warnings(&text),
         "agent.start_timeout: start_timeout \"10s\" ends before a backend can be healthy by probe \
-         p, which takes up to 14s; raise it to \"14s\"",
+         p, which takes up to 16s; raise it to \"16s\"",
     );
-    assert_eq!(warnings(&text.replace("initial = 0", "initial = 1")), [""; 0]);
+    // One good result less leaves 11 s, two less 4 s.
+    assert_one(&warnings(&text.replace("initial = 0", "initial = 1")), "raise it to \"11s\"");
+    assert_eq!(warnings(&text.replace("initial = 0", "initial = 2")), [""; 0]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The meter: how soon a store into a mapped map is seen by a program on another CPU.
+//! The lab's own programs: the meter, which shows how soon a store into a mapped map is seen on
+//! another CPU, and one that passes every packet.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![expect(unsafe_code, reason = "map values are shared memory; the helpers hand out pointers")]
 
@@ -57,6 +58,13 @@ pub(crate) fn sickbay_meter(_ctx: XdpContext) -> u32 {
             return xdp_action::XDP_TX;
         }
     }
+    xdp_action::XDP_PASS
+}
+
+/// Passes every packet. A veth hands what its peer's XDP_TX sent to the stack at once only when it
+/// has a program itself (veth_xdp_flush in veth.c).
+#[xdp]
+pub(crate) fn sickbay_pass(_ctx: XdpContext) -> u32 {
     xdp_action::XDP_PASS
 }
 

@@ -6,5 +6,9 @@ pub mod chance;
 pub mod datapath;
 /// A server for every address of a loopback.
 pub mod farm;
+/// A scripted server: one backend per behaviour.
+pub mod script;
 /// The steering programs in this kernel, run packet by packet.
 pub mod steering;
+/// Varnish itself, as the oracle.
+pub mod varnish;

@@ -277,7 +277,9 @@ impl Steering {
     }
 }
 
-fn object() -> PathBuf {
+/// Where the object is: what `SICKBAY_EBPF_OBJECT` names, or what `cargo xtask build-ebpf` made.
+#[must_use]
+pub fn object() -> PathBuf {
     if let Some(path) = env::var_os("SICKBAY_EBPF_OBJECT") {
         return path.into();
     }

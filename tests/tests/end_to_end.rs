@@ -1,4 +1,8 @@
 //! End to end: real servers die and return under a client's load, and what the client sees of it.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; the lint spares only the #[test] functions themselves"
+)]
 
 use std::thread;
 use std::time::Duration;

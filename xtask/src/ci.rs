@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::{cargo, test};
+use crate::{cargo, packages, test};
 
 /// Runs all of it; stops at the first step that fails.
 ///
@@ -12,6 +12,8 @@ use crate::{cargo, test};
 /// A file is not formatted, a lint speaks, or the tests cannot be built.
 pub(crate) fn run() -> Result<ExitCode> {
     cargo::run(&["fmt", "--all", "--check"])?;
+    // The lints compile the tests, and these a C library.
+    packages::ensure_installed(packages::Use::Tests)?;
     let lint = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     cargo::run(&lint)?;
     test::run(&test::Arguments::default())

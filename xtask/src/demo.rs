@@ -52,7 +52,7 @@ impl Arguments {
 /// # Errors
 /// When the machine lacks something or the build fails; on success it does not return.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    packages::ensure_installed()?;
+    packages::ensure_installed(packages::Use::Demo)?;
     build_ebpf::run()?;
     cargo::build_agent()?;
     Err(inside::enter(&arguments.words())?.exec()).context("cannot make a private environment")

@@ -11,12 +11,12 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use suite::{Counts, SUITES, Suite};
 
-use crate::{build_ebpf, cargo, packages};
+use crate::{build_ebpf, packages};
 
 /// What to test.
 #[derive(clap::Args, Default)]
 pub(crate) struct Arguments {
-    /// Suites: unit, kernel, end-to-end, bad-input, scale; all of them when none is named
+    /// Suites: unit, kernel, bad-input, conformance, end-to-end, scale; all of them when none is named
     suites: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -29,16 +29,15 @@ pub(crate) struct Arguments {
 /// When the machine lacks something, or the tests do not build.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let suites = chosen(&arguments.suites)?;
-    packages::ensure_installed()?;
+    packages::ensure_installed(packages::Use::Tests)?;
     build_ebpf::run()?;
-    cargo::build_agent()?;
-    let programs = programs::build()?;
+    let built = programs::build()?;
     let mut sum = Counts::default();
     let mut lines = Vec::new();
     for suite in suites {
         println!("\n== {}: {} (budget {} s)", suite.name, suite.what, suite.budget.as_secs());
         let start = Instant::now();
-        let counts = suite.run(&programs, arguments.only.as_deref())?;
+        let counts = suite.run(&built, arguments.only.as_deref())?;
         let took = start.elapsed();
         lines.push(format!(
             "{:<12} {:>5} passed {:>3} failed {:>6.1} s of {} s",

@@ -37,7 +37,7 @@ pub mod average;
 // How a register becomes a verdict.
 pub mod verdict;
 
-// How long a rule takes to see a death or a recovery.
+// How long a rule takes to see a death or a recovery: the closed forms.
 pub mod bound;
 
 // Where an HTTP/1 response ends, and with which status.
@@ -66,3 +66,9 @@ pub mod maglev;
 
 // A simulated engine and network around the prober, on a virtual clock.
 pub mod sim;
+
+// One target on the virtual clock, a result at a time.
+pub mod rehearsal;
+
+// How many seconds a probe takes, and by which results: from rehearsals.
+pub mod answer;

@@ -114,13 +114,11 @@ impl Sim {
     /// had nothing: a real loop would spin.
     pub fn run_until(&mut self, until_ns: Nanos, on: &mut impl FnMut(Traced)) {
         loop {
-            let arrival_ns = self.arrivals.peek().map_or(Nanos::MAX, |Reverse(next)| next.at_ns);
-            let wake_ns = self.prober.next_wake().max(self.now);
             let late_ns = match self.lateness_ns_max {
                 0 => 0,
                 most => self.random.below(most + 1),
             };
-            let next_ns = arrival_ns.min(wake_ns).saturating_add(late_ns).max(self.stall_until_ns);
+            let next_ns = self.next_ns().saturating_add(late_ns).max(self.stall_until_ns);
             if until_ns < next_ns {
                 break;
             }
@@ -128,6 +126,13 @@ impl Sim {
             self.turn(on);
         }
         self.now = self.now.max(until_ns);
+    }
+
+    /// When the loop wakes next if it is not late: at an answer, or because the prober wants it.
+    #[must_use]
+    pub fn next_ns(&self) -> Nanos {
+        let arrival_ns = self.arrivals.peek().map_or(Nanos::MAX, |Reverse(next)| next.at_ns);
+        arrival_ns.min(self.prober.next_wake().max(self.now))
     }
 
     /// The prober.

@@ -2,14 +2,17 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::listing::{InstanceArgs, OutputFormat, Screen, write_json, write_text};
 use super::table::{Cell, Column, Table, Tint};
 use crate::control::view::{Admin, BackendView, ProbeState};
 use crate::graph;
+
+/// The JSON of varnishadm.
+mod varnishadm;
 
 /// Arguments of `sickbay backend`.
 #[derive(Clone, Debug, Args)]
@@ -38,12 +41,17 @@ pub enum BackendCommand {
   b1, b[1-3]            without a dot: over backend names, in any pool
   10.0.0.1:80           a backend's whole name, as it is listed
 
+Repeating -p or -j takes it back, as with varnishadm.
+
 Example, all results of pool web:
   sickbay backend list -p 'web.*'")]
 pub struct ListArgs {
     /// Show each backend's last 64 probe results, oldest left
-    #[arg(short = 'p', long = "probes")]
-    pub probes: bool,
+    #[arg(short = 'p', long = "probes", action = ArgAction::Count)]
+    pub probes: u8,
+    /// Write varnishadm's JSON; for registers as exact text use `-o json`
+    #[arg(short = 'j', long = "varnish-json", action = ArgAction::Count, conflicts_with = "output")]
+    pub varnish_json: u8,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
@@ -99,10 +107,15 @@ pub fn run_on(args: &BackendArgs, screen: Screen, out: &mut dyn Write) -> anyhow
     match &args.command {
         BackendCommand::List(list) => {
             let views = list.instance.client()?.backends(list.pattern.as_deref())?;
+            let probes = is_on(list.probes);
             match list.output {
+                _ if is_on(list.varnish_json) => {
+                    let words = varnishadm::words(probes, list.pattern.as_deref());
+                    write_json(out, &varnishadm::answer(&views, probes, &words, now_unix_ms()))?;
+                }
                 OutputFormat::Json => write_json(out, &views)?,
                 OutputFormat::Text => {
-                    write_text(out, &table(&views, list.probes).render(screen))?;
+                    write_text(out, &table(&views, probes).render(screen))?;
                 }
             }
         }
@@ -118,6 +131,16 @@ pub fn run_on(args: &BackendArgs, screen: Screen, out: &mut dyn Write) -> anyhow
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each mention of a flag turns it round, as with varnishadm.
+const fn is_on(mentions: u8) -> bool {
+    mentions % 2 == 1
+}
+
+fn now_unix_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Varnish's columns, the kernel's when something is attached, and what the last probe came to.
@@ -189,7 +212,7 @@ fn date(unix_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Screen, date, table};
+    use super::{Screen, date, is_on, table, varnishadm};
     use crate::control::view::{Admin, BackendCountersView, BackendView, ProbeState, RuleView};
 
     fn okclose() -> BackendView {
@@ -272,6 +295,41 @@ boot.okclose   probe    0/5      sick       -                   12        7  Ope
              (Connection refused)
 "
         );
+    }
+
+    #[test]
+    fn varnish_json_is_varnishadms() {
+        let words = varnishadm::words(true, Some("boot.*"));
+        let answer = varnishadm::answer(&[okclose()], true, &words, 1_795_973_430_250);
+        assert_eq!(
+            answer.to_string(),
+            concat!(
+                r#"[3,["backend.list","-j","-p","boot.*"],1795973430.25,{"boot.okclose":"#,
+                r#"{"type":"backend","admin_health":"probe","probe_message":[4,4,"healthy"],"#,
+                r#""probe_details":{"bits_4":524287,"bits_6":0,"bits_U":0,"bits_x":0,"#,
+                r#""bits_X":524287,"bits_r":0,"bits_R":524287,"bits_H":2097151,"good":4,"#,
+                r#""threshold":3,"window":4},"last_change":1795973428.0}}]"#
+            )
+        );
+        let sick = BackendView {
+            admin: Admin::Sick,
+            state: ProbeState::Warming,
+            last_change_unix_ms: None,
+            ..okclose()
+        };
+        let answer = varnishadm::answer(&[sick], false, &varnishadm::words(false, None), 0);
+        assert_eq!(
+            answer.to_string(),
+            concat!(
+                r#"[3,["backend.list","-j"],0.0,{"boot.okclose":{"type":"backend","#,
+                r#""admin_health":"sick","probe_message":[4,4,"sick"],"last_change":0.0}}]"#
+            )
+        );
+    }
+
+    #[test]
+    fn flag_that_is_repeated_is_taken_back() {
+        assert_eq!([0, 1, 2, 3].map(is_on), [false, true, false, true]);
     }
 
     #[test]

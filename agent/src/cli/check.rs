@@ -1,14 +1,16 @@
 //! `sickbay check`: is the configuration right, what does it amount to, and where are its traps?
+//! Or, of a VCL: which probes and backends has it, with which effective parameters?
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
 
 use super::complain;
-use super::listing::{OutputFormat, printable};
+use super::listing::{OutputFormat, printable, write_json};
 use crate::config::{self, Overrides, Problem, Summary};
+use crate::vcl::{self, Listing};
 
 /// Validate a configuration and warn of its traps.
 ///
@@ -21,11 +23,18 @@ use crate::config::{self, Overrides, Problem, Summary};
 #[command(after_help = "Exit codes: 0 right (warnings included), 1 wrong, 2 wrong usage.")]
 pub struct CheckArgs {
     /// The configuration file
-    #[arg(short, long, value_name = "FILE", required_unless_present = "print_example")]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["print_example", "vcl"])]
     pub config: Option<PathBuf>,
     /// Print a commented configuration that names every key, and stop
     #[arg(long, conflicts_with_all = ["config", "strict"])]
     pub print_example: bool,
+    /// A VCL instead: print its probes and backends with their effective parameters. What is wrong
+    /// is told in the words of Varnish's compiler
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_example"])]
+    pub vcl: Option<PathBuf>,
+    /// With --vcl: warn of unused probes and backends, as Varnish with vcc_err_unref=off
+    #[arg(long, requires = "vcl")]
+    pub allow_unused: bool,
     /// Exit with 1 when there are warnings
     #[arg(long)]
     pub strict: bool,
@@ -41,6 +50,9 @@ pub struct CheckArgs {
 /// The output cannot be written. A wrong configuration is no error here: its mistakes are printed,
 /// and the exit code is 1.
 pub fn run(arguments: &CheckArgs) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &arguments.vcl {
+        return check_vcl(arguments, path);
+    }
     let Some(path) = arguments.config.as_ref().filter(|_| !arguments.print_example) else {
         std::io::stdout().lock().write_all(config::example().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -55,9 +67,57 @@ pub fn run(arguments: &CheckArgs) -> anyhow::Result<ExitCode> {
         OutputFormat::Text => findings.print_text(path)?,
         OutputFormat::Json => findings.print_json()?,
     }
-    let wrong = !findings.errors.is_empty();
-    let frowned_on = arguments.strict && !findings.warnings.is_empty();
-    Ok(if wrong || frowned_on { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(exit_code(arguments, &findings.errors, &findings.warnings))
+}
+
+fn check_vcl(arguments: &CheckArgs, path: &Path) -> anyhow::Result<ExitCode> {
+    let mut findings = VclFindings::default();
+    match vcl::load(path) {
+        Ok(vcl) => {
+            findings.listing = Some(Listing::of(&vcl));
+            findings.warnings = vcl.warnings;
+            let unused =
+                if arguments.allow_unused { &mut findings.warnings } else { &mut findings.errors };
+            unused.extend(vcl.unused);
+        }
+        Err(bad) => (findings.errors, findings.warnings) = (bad.errors, bad.warnings),
+    }
+    match arguments.output {
+        OutputFormat::Text => {
+            tell(&findings.errors, &findings.warnings);
+            if let Some(listing) = findings.listing.as_ref().filter(|_| findings.errors.is_empty())
+            {
+                write!(std::io::stdout().lock(), "{listing}")?;
+            }
+        }
+        OutputFormat::Json => write_json(&mut std::io::stdout().lock(), &findings)?,
+    }
+    Ok(exit_code(arguments, &findings.errors, &findings.warnings))
+}
+
+fn exit_code(arguments: &CheckArgs, errors: &[Problem], warnings: &[Problem]) -> ExitCode {
+    let frowned_on = arguments.strict && !warnings.is_empty();
+    if errors.is_empty() && !frowned_on { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is wrong and what will disappoint, one line each.
+fn tell(errors: &[Problem], warnings: &[Problem]) {
+    if !errors.is_empty() {
+        let (errors, warnings) = (errors.to_vec(), Vec::new());
+        complain(&config::ConfigError { errors, warnings }.to_string());
+    }
+    for warning in warnings {
+        complain(&format!("warning: {warning}"));
+    }
+}
+
+#[derive(Default, Serialize)]
+struct VclFindings {
+    errors: Vec<Problem>,
+    warnings: Vec<Problem>,
+    /// Nothing when the VCL could not be read to its end.
+    #[serde(flatten)]
+    listing: Option<Listing>,
 }
 
 #[derive(Serialize)]
@@ -68,14 +128,8 @@ struct Findings {
 }
 
 impl Findings {
-    fn print_text(&self, path: &std::path::Path) -> std::io::Result<()> {
-        if !self.errors.is_empty() {
-            let (errors, warnings) = (self.errors.clone(), Vec::new());
-            complain(&config::ConfigError { errors, warnings }.to_string());
-        }
-        for warning in &self.warnings {
-            complain(&format!("warning: {warning}"));
-        }
+    fn print_text(&self, path: &Path) -> std::io::Result<()> {
+        tell(&self.errors, &self.warnings);
         if let Some(summary) = &self.summary {
             let file = printable(&path.to_string_lossy());
             writeln!(std::io::stdout().lock(), "{file}: {summary}")?;

@@ -5,6 +5,7 @@
 //! summary does not depend on them.
 
 use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +25,8 @@ mod line;
 mod tally;
 /// What a target's text means.
 mod target;
+/// The backends of a VCL as targets.
+mod vcl;
 
 use line::Line;
 use tally::{LineSink, Tally};
@@ -33,6 +36,9 @@ use target::{Settings, UsageError};
 const LINES_MAX: usize = 4096;
 /// How often the printing thread looks whether it is over.
 const LOOK: Duration = Duration::from_millis(50);
+/// What a VCL says and the command line then does not.
+const VCL_SAYS: [&str; 7] =
+    ["interval", "timeout", "window", "threshold", "initial", "expect", "host"];
 /// The exit code of wrong usage, as clap's.
 const EXIT_USAGE: u8 = 2;
 
@@ -46,8 +52,12 @@ pub struct ProbeArgs {
     /// What to probe: http://HOST[:PORT][/PATH], tcp://HOST:PORT or HOST:PORT (TCP), or a unix
     /// socket: unix:/FILE or unix:@NAME, with :/PATH behind it for HTTP. An IPv6 address stands in
     /// brackets. A name is resolved once, and its first address is taken.
-    #[arg(required = true, value_name = "TARGET")]
+    /// With --vcl: the names of backends; all of them when none is given.
+    #[arg(required_unless_present = "vcl", value_name = "TARGET")]
     pub targets: Vec<String>,
+    /// Probe the backends of this VCL, each with its own probe.
+    #[arg(long, value_name = "FILE", conflicts_with_all = VCL_SAYS)]
+    pub vcl: Option<PathBuf>,
     /// Stop after this many probes of each target; without it, at Ctrl-C.
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
@@ -81,8 +91,8 @@ pub struct ProbeArgs {
     /// has come by then is judged.
     #[arg(long, requires = "compat", default_value_t = true, action = clap::ArgAction::Set)]
     pub expect_close: bool,
-    /// How to print: for people, or one JSON object per line.
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    /// How to print: for people, one JSON object per line, or as varnishlog.
+    #[arg(short, long, visible_alias = "format", value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }
 
@@ -104,6 +114,9 @@ pub enum Output {
     Text,
     /// One object per line, for programs.
     Json,
+    /// Varnish's Backend_health records, as `varnishlog -g raw` prints them: one per probe, and
+    /// nothing else. Control bytes in a server's words are escaped, which Varnish does not do.
+    Varnishlog,
 }
 
 /// Probes until the count is reached or a signal comes; prints each probe, then a summary.
@@ -112,7 +125,11 @@ pub enum Output {
 /// What this host lacks to run an engine, with the remedy; or an output that cannot be written.
 /// Wrong usage is no error here: it is told on stderr, and the exit code is 2.
 pub fn run(arguments: &ProbeArgs) -> anyhow::Result<ExitCode> {
-    let settings = match Settings::resolve(arguments) {
+    let resolved = match &arguments.vcl {
+        Some(path) => vcl::settings(path, arguments)?,
+        None => Settings::resolve(arguments),
+    };
+    let settings = match resolved {
         Ok(settings) => settings,
         Err(error @ UsageError { .. }) => {
             eprintln!("sickbay probe: {error}");
@@ -127,8 +144,10 @@ pub fn run(arguments: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let (lines, printed) = bounded(LINES_MAX);
     let count = arguments.count.map(u64::from);
     let for_shard = Arc::clone(&tallies);
+    let healthy: Vec<bool> =
+        (0..settings.names.len()).map(|target| settings.begins_healthy(target)).collect();
     let shards = Shards::start(vec![settings.plan()], move |_, _| {
-        LineSink::new(Arc::clone(&for_shard), lines.clone(), count)
+        LineSink::new(Arc::clone(&for_shard), lines.clone(), count, healthy.clone())
     })?;
     let printer = line::Printer::new(arguments.output, &settings);
     let result = print(printer, &printed, &interrupted, &tallies, shards);

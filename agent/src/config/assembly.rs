@@ -45,11 +45,11 @@ pub(super) fn assemble(
                 pool,
                 address: member.address,
                 weight: member.weight,
-                target: targets.of(probed, draft.probe),
+                target: targets.of(probed, draft.probe, member.request),
                 more_targets: draft
                     .more_probes
                     .iter()
-                    .map(|probe| targets.of(probed, *probe))
+                    .map(|probe| targets.of(probed, *probe, None))
                     .collect(),
                 index,
             });
@@ -134,11 +134,14 @@ impl<'p> Targets<'p> {
         Self { probes, alike, list: Vec::with_capacity(capacity), by_identity }
     }
 
-    /// The target at `address` as `probe` asks it.
-    fn of(&mut self, address: SocketAddr, probe: usize) -> usize {
+    /// The target at `address` as `probe` asks it, or with a request of its own.
+    fn of(&mut self, address: SocketAddr, probe: usize, own: Option<Vec<u8>>) -> usize {
         let spec = &self.probes[probe];
-        let host = spec.request.as_ref().and_then(|request| request.host.clone());
-        let bytes = request_bytes(spec, &host.unwrap_or_else(|| default_host(address)));
+        let made = || {
+            let host = spec.request.as_ref().and_then(|request| request.host.clone());
+            request_bytes(spec, &host.unwrap_or_else(|| default_host(address)))
+        };
+        let bytes = own.unwrap_or_else(made);
         let mut identity = identity(address, &bytes);
         let mut told_apart = bytes.clone();
         while let Some(&known) = self.by_identity.get(&identity) {

@@ -1,4 +1,4 @@
-//! Pools: their backends from the three sources, each address once.
+//! Pools: their backends from the four sources, each address once.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,7 +10,8 @@ use super::backend_list::{self, WEIGHT_MAX};
 use super::endpoint;
 use super::name;
 use super::problem::{Problem, Report, Step, dotted, nearest, quoted};
-use super::settings::{BackendEntry, BackendSettings, PoolSettings, Settings};
+use super::settings::{BackendEntry, BackendSettings, PoolSettings, ProbeSettings, Settings};
+use super::vcl_backends::{self, Refusal};
 
 /// A pool before the indices are given out.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct DraftPool {
     pub(super) members: Vec<Member>,
     /// The port to probe instead of each backend's own.
     pub(super) probe_port: Option<u16>,
+    /// The probe that its VCL gives, to be added to the probes and to hold instead of `probe`.
+    pub(super) vcl_probe: Option<Box<ProbeSettings>>,
 }
 
 /// A member of a pool.
@@ -33,18 +36,22 @@ pub(super) struct Member {
     /// What is probed instead.
     pub(super) probe_address: Option<SocketAddr>,
     pub(super) weight: u32,
-    origin: Origin,
+    /// The bytes to send instead of those that the probe makes.
+    pub(super) request: Option<Vec<u8>>,
+    pub(super) origin: Origin,
 }
 
 /// Where a member stands in the configuration.
 #[derive(Clone, Copy, Debug)]
-enum Origin {
+pub(super) enum Origin {
     /// Element of `backends`.
     Entry(usize),
     /// Line of the pool's file.
     Line(usize),
     /// In the pool's range.
     Range,
+    /// In its VCL.
+    Vcl,
 }
 
 /// Every pool, in the order of names; what is wrong is reported.
@@ -83,10 +90,12 @@ impl<'a> Draft<'a, '_, '_> {
         }
         self.file(directory);
         self.range();
+        let vcl_probe = self.vcl(directory);
         let probe_port = self.probe_port();
         self.check_duplicates();
         self.check_count();
-        DraftPool { probe, more_probes: named, members: self.members, probe_port }
+        let more_probes = named;
+        DraftPool { probe, more_probes, members: self.members, probe_port, vcl_probe }
     }
 
     fn place(&self) -> [Step<'a>; 2] {
@@ -108,7 +117,7 @@ impl<'a> Draft<'a, '_, '_> {
             return Vec::new();
         }
         let names = self.pool.probe.as_ref().map_or(&[][..], |names| names.as_slice());
-        if names.is_empty() {
+        if names.is_empty() && self.pool.vcl.is_none() {
             let mend = format!("add probe = \"NAME\"; {}", nearest("", probes.iter().copied()));
             self.report.error(&self.place(), "the pool has no probe", mend);
         }
@@ -173,7 +182,8 @@ impl<'a> Draft<'a, '_, '_> {
             Ok(address) => {
                 let name = name.cloned();
                 let origin = Origin::Entry(index);
-                self.members.push(Member { name, address, probe_address, weight, origin });
+                let member = Member { name, address, probe_address, weight, request: None, origin };
+                self.members.push(member);
             }
             Err((problem, mend)) if is_table => {
                 self.report.error(&inner("address"), problem, mend);
@@ -208,6 +218,7 @@ impl<'a> Draft<'a, '_, '_> {
             address: listed.address,
             probe_address: None,
             weight: listed.weight,
+            request: None,
             origin: Origin::Line(listed.line),
         }));
     }
@@ -225,12 +236,37 @@ impl<'a> Draft<'a, '_, '_> {
                     address,
                     probe_address: None,
                     weight: 1,
+                    request: None,
                     origin,
                 }));
             }
             Err((problem, mend)) => {
                 let place = self.at("backends_range");
                 self.report.error(&place, problem, mend);
+            }
+        }
+    }
+
+    /// The backends of the pool's VCL; the probe they share when the pool has none.
+    fn vcl(&mut self, directory: &Path) -> Option<Box<ProbeSettings>> {
+        let file = self.pool.vcl.as_ref()?;
+        let place = self.at("vcl");
+        let taken = vcl_backends::take(&directory.join(file), self.pool.probe.is_some());
+        match taken {
+            Ok(taken) => {
+                self.members.extend(taken.members);
+                taken.probe
+            }
+            Err(Refusal::File(error)) => {
+                for problem in error.errors {
+                    let path = dotted(&place);
+                    self.report.error_elsewhere(Problem { path, ..problem });
+                }
+                None
+            }
+            Err(Refusal::Unfit(problem, mend)) => {
+                self.report.error(&place, problem, mend);
+                None
             }
         }
     }
@@ -283,7 +319,7 @@ impl<'a> Draft<'a, '_, '_> {
         }
         let entries = self.at("backends");
         let any_entry = !self.pool.backends.is_empty() || self.report.is_marred(&entries);
-        let failed = ["backends_file", "backends_range"]
+        let failed = ["backends_file", "backends_range", "vcl"]
             .into_iter()
             .any(|key| self.report.is_marred(&self.at(key)));
         if count == 0 && !any_entry && !failed {
@@ -291,7 +327,7 @@ impl<'a> Draft<'a, '_, '_> {
                 (Some(_), _) => "the pool has no backends: its backends_file lists none",
                 _ => "the pool has no backends",
             };
-            let mend = "add backends = [\"ADDRESS:PORT\", …], backends_file or backends_range";
+            let mend = "add backends = [\"ADDRESS:PORT\", …], backends_file, backends_range or vcl";
             self.report.error(&self.place(), problem, mend);
         }
     }
@@ -301,6 +337,7 @@ impl<'a> Draft<'a, '_, '_> {
             Origin::Entry(index) => format!("line {}", self.report.line(&self.at_entry(index))),
             Origin::Line(line) => format!("{}:{line}", self.list),
             Origin::Range => "in its backends_range".to_owned(),
+            Origin::Vcl => "in its vcl".to_owned(),
         }
     }
 
@@ -309,6 +346,7 @@ impl<'a> Draft<'a, '_, '_> {
             Origin::Entry(index) => self.report.error(&self.at_entry(index), problem, mend),
             Origin::Line(line) => self.error_in_list(line, 1, problem, mend.to_owned()),
             Origin::Range => self.report.error(&self.at("backends_range"), problem, mend),
+            Origin::Vcl => self.report.error(&self.at("vcl"), problem, mend),
         }
     }
 

@@ -23,7 +23,12 @@ const JITTER_PERCENT_MAX: u8 = 50;
 
 /// Every probe, in the order of names; what is wrong is reported and stands at its default.
 pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Probe> {
-    settings.probe.iter().map(|(name, probe)| Draft { name, probe, report }.validate()).collect()
+    settings.probe.iter().map(|(name, probe)| validate_one(name, probe, report)).collect()
+}
+
+/// One probe; what is wrong is reported and stands at its default.
+pub(super) fn validate_one(name: &str, probe: &ProbeSettings, report: &mut Report<'_>) -> Probe {
+    Draft { name, probe, report }.validate()
 }
 
 struct Draft<'a, 'r, 's> {

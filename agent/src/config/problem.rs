@@ -224,7 +224,7 @@ pub(super) fn dotted(place: &[Step<'_>]) -> String {
 
 /// Text from a file in quotes, escaped, and cut when it is long: it cannot break the line or move
 /// the cursor of a terminal.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     const CHARACTERS_MAX: usize = 80;
     let mut shown = String::from("\"");
     for (index, character) in text.chars().enumerate() {
@@ -250,7 +250,7 @@ pub(super) fn slip_of<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) 
 }
 
 /// The hint that names the known name nearest to `name`, or else lists what there is.
-pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
+pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     const LISTED_MAX: usize = 20;
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(best) = slip_of(name, known.iter().copied()) {

@@ -357,6 +357,11 @@ pub struct PoolSettings {
     /// the broadcast address) or "[fd00::/120]:80".
     #[schemars(example = "10.0.0.0/24:80")]
     pub backends_range: Option<String>,
+    /// A VCL, Varnish's configuration: its backends are the pool's, under their names, each asked
+    /// what Varnish would ask it. Its probe holds when `probe` is not given; it has to be the same
+    /// for all of them. Host names are looked up once, as Varnish does. Relative to this file.
+    #[schemars(example = &"default.vcl")]
+    pub vcl: Option<String>,
     /// The port to probe, when it is not the backend's own.
     #[schemars(example = 8080)]
     pub probe_port: Option<i64>,

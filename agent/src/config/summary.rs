@@ -5,7 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use serde::Serialize;
-use sickbay_core::bound;
+use sickbay_core::answer::{Answer, Course, Question, by_pace};
+use sickbay_core::bound::Pace;
 use sickbay_core::plan::Nanos;
 
 use super::time::{seconds, shown};
@@ -94,26 +95,31 @@ impl fmt::Display for Summary {
     }
 }
 
-/// The load on one address.
+/// The load on one address, all pools together.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Load {
+pub struct Load {
     /// Probes per second.
-    pub(super) rate: f64,
+    pub rate: f64,
+    /// Bytes of requests per second; what TCP and IP add is not in it.
+    pub request_bytes_per_second: f64,
     /// Targets at it.
-    pub(super) targets: usize,
-    /// Of its targets, the probe with the shortest interval.
-    pub(super) quickest: usize,
+    pub targets: usize,
+    /// Of its targets, the probe with the shortest interval: an index into [`Fleet::probes`].
+    pub quickest: usize,
 }
 
 /// The load on each address.
-pub(super) fn rates(fleet: &Fleet) -> HashMap<IpAddr, Load> {
+#[must_use]
+pub fn rates(fleet: &Fleet) -> HashMap<IpAddr, Load> {
     let mut rates: HashMap<IpAddr, Load> = HashMap::with_capacity(fleet.targets.len());
     for target in &fleet.targets {
         let interval_ns = fleet.probes[target.probe].spec.interval_ns;
         let load = rates
             .entry(target.address.ip())
             .or_insert(Load { quickest: target.probe, ..Load::default() });
-        load.rate += 1.0 / seconds(interval_ns);
+        let rate = 1.0 / seconds(interval_ns);
+        load.rate += rate;
+        load.request_bytes_per_second += rate * target.request.len() as f64;
         load.targets += 1;
         if interval_ns < fleet.probes[load.quickest].spec.interval_ns {
             load.quickest = target.probe;
@@ -123,14 +129,26 @@ pub(super) fn rates(fleet: &Fleet) -> HashMap<IpAddr, Load> {
 }
 
 /// Probes per second that this host sends.
-pub(super) fn rate(fleet: &Fleet) -> f64 {
+#[must_use]
+pub fn rate(fleet: &Fleet) -> f64 {
     let each =
         |target: &crate::fleet::Target| 1.0 / seconds(fleet.probes[target.probe].spec.interval_ns);
     fleet.targets.iter().map(each).sum()
 }
 
+/// Probes in flight when every one of them runs into its timeout.
+#[must_use]
+pub fn in_flight_worst(fleet: &Fleet) -> f64 {
+    let share = |target: &crate::fleet::Target| {
+        let spec = &fleet.probes[target.probe].spec;
+        (seconds(spec.timeout_ns) / seconds(spec.interval_ns)).min(1.0)
+    };
+    fleet.targets.iter().map(share).sum()
+}
+
 /// A rate to three digits behind the point.
-pub(super) fn rounded(rate: f64) -> f64 {
+#[must_use]
+pub fn rounded(rate: f64) -> f64 {
     (rate * 1000.0).round() / 1000.0
 }
 
@@ -145,15 +163,35 @@ pub(super) fn time_to_sick_shown(probe: &Probe) -> String {
     shown(time_to_sick_ns_max(probe))
 }
 
-/// From a backend's death to its verdict at most; see [`bound::to_sick`]. Every rule that passes
-/// validation finds sickness.
+/// From a backend's death to its verdict at most. Every rule that passes validation finds sickness.
 fn time_to_sick_ns_max(probe: &Probe) -> Nanos {
-    bound::to_sick(probe.rule, probe.spec.interval_ns, probe.spec.timeout_ns)
-        .map_or(Nanos::MAX, |bound| bound.worst_ns)
+    let passage = answer(probe).to_sick;
+    passage.map_or(Nanos::MAX, |passage| worst_ns(&passage.far))
 }
 
-/// From a backend's recovery to its verdict at most; see [`bound::to_healthy`].
+/// From a backend's recovery to its verdict at most.
 fn time_to_healthy_ns_max(probe: &Probe) -> Nanos {
-    let interval_ns = probe.spec.pace.sick_ns.unwrap_or(0).max(probe.spec.interval_ns);
-    bound::to_healthy(probe.rule, interval_ns, probe.spec.timeout_ns).worst_ns
+    worst_ns(&answer(probe).to_healthy.far)
+}
+
+/// From the start to the first healthy verdict at most, when every answer takes the whole timeout.
+pub(super) fn first_traffic_ns_max(probe: &Probe) -> Nanos {
+    worst_ns(&answer(probe).first_traffic)
+}
+
+/// The figures of a probe. The closed form has them for nothing; it is held against the prober in
+/// tests and whenever `sickbay explain` runs.
+fn answer(probe: &Probe) -> Answer {
+    let question = question(probe);
+    if question.is_closed() { Answer::closed(question) } else { Answer::to(question) }
+}
+
+/// What [`Answer`] is asked of a probe.
+#[must_use]
+pub fn question(probe: &Probe) -> Question<'_> {
+    Question { spec: &probe.spec, rule: probe.rule, initial: probe.initial }
+}
+
+fn worst_ns(courses: &[Course; 2]) -> Nanos {
+    courses[by_pace(Pace::WholeTimeout)].times.worst_ns
 }

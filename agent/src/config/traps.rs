@@ -4,13 +4,14 @@
 use std::cmp::Reverse;
 use std::net::IpAddr;
 
-use sickbay_core::limits::FIRST_PROBE_NS_MAX;
 use sickbay_core::plan::{Nanos, Rule};
 
 use super::problem::{Report, quoted};
 use super::settings::Settings;
-use super::summary::{counted, rate, rates, rounded, time_to_sick_shown};
-use super::time::{seconds, shown};
+use super::summary::{
+    counted, first_traffic_ns_max, in_flight_worst, rate, rates, rounded, time_to_sick_shown,
+};
+use super::time::shown;
 use crate::fleet::{Fleet, Mode, Probe};
 
 /// A 1-of-1 rule with a longer interval leaves a blind spot that users notice.
@@ -146,7 +147,7 @@ fn shallow_url(settings: &Settings, probe: &Probe, report: &mut Report<'_>) {
 /// Steering that begins before the probes can have spoken.
 fn late_start(settings: &Settings, fleet: &Fleet, report: &mut Report<'_>) {
     let used = fleet.pools.iter().map(|pool| &fleet.probes[pool.probe]);
-    let slowest = used.map(|probe| (first_healthy_ns_max(probe), &probe.name)).max();
+    let slowest = used.map(|probe| (first_traffic_ns_max(probe), &probe.name)).max();
     let Some((verdict_ns, name)) = slowest else {
         return;
     };
@@ -161,14 +162,6 @@ fn late_start(settings: &Settings, fleet: &Fleet, report: &mut Report<'_>) {
     );
     let mend = format!("raise it to \"{}\"", shown(verdict_ns));
     report.warn(&["agent".into(), "start_timeout".into()], problem, mend);
-}
-
-/// From the start to the first healthy verdict, when every answer takes the whole timeout.
-fn first_healthy_ns_max(probe: &Probe) -> Nanos {
-    let goods = probe.rule.goods_to_healthy().saturating_sub(probe.initial).max(1);
-    let period_ns = probe.spec.interval_ns * probe.spec.timeout_ns.div_ceil(probe.spec.interval_ns);
-    let first_ns = probe.spec.interval_ns.min(FIRST_PROBE_NS_MAX);
-    first_ns + u64::from(goods - 1) * period_ns + probe.spec.timeout_ns
 }
 
 fn unused(fleet: &Fleet, index: usize, report: &mut Report<'_>) {
@@ -243,14 +236,7 @@ fn host_load(fleet: &Fleet, report: &mut Report<'_>) {
 
 /// Room for every probe when every one of them runs into its timeout.
 fn narrow_flight(fleet: &Fleet, report: &mut Report<'_>) {
-    let waiting: f64 = fleet
-        .targets
-        .iter()
-        .map(|target| {
-            let spec = &fleet.probes[target.probe].spec;
-            (seconds(spec.timeout_ns) / seconds(spec.interval_ns)).min(1.0)
-        })
-        .sum();
+    let waiting = in_flight_worst(fleet);
     let shards = shards(fleet);
     let room = f64::from(fleet.in_flight) * f64::from(shards);
     if waiting <= room {

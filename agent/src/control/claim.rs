@@ -19,12 +19,13 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 const LOCK_TRIES_MAX: u32 = 16;
 
 /// This agent's hold on its run directory. Dropped, it removes the socket, the lock and, when
-/// nothing else is in it, the directory.
+/// nothing else is in it, the directory; and the one above, if it was made for this claim.
 #[derive(Debug)]
 pub struct Claim {
     directory: PathBuf,
     instance: String,
     lock: File,
+    parent_made: bool,
 }
 
 impl Claim {
@@ -41,8 +42,10 @@ impl Claim {
                 bytes: socket_bytes,
             });
         }
+        let parent_made = directory.parent().is_some_and(|parent| !parent.exists());
         let lock = take_lock(directory, instance)?;
-        let claim = Self { directory: directory.to_owned(), instance: instance.to_owned(), lock };
+        let (directory, instance) = (directory.to_owned(), instance.to_owned());
+        let claim = Self { directory, instance, lock, parent_made };
         claim.write_owner()?;
         claim.remove_stale_socket()?;
         Ok(claim)
@@ -100,6 +103,13 @@ impl Drop for Claim {
         match fs::remove_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             removed => warn_unless_gone(&self.directory, removed),
+        }
+        if self.parent_made
+            && let Some(parent) = self.directory.parent()
+            && let Err(error) = fs::remove_dir(parent)
+            && error.kind() != io::ErrorKind::DirectoryNotEmpty
+        {
+            warn_unless_gone(parent, Err(error));
         }
     }
 }

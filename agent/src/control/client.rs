@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::SOCKET_NAME;
 use super::journal::TransitionView;
+use super::polls::PollView;
 use super::protocol::{
     self, ErrorKind, ErrorReply, PROTOCOL, Reply, Request, RequestLine, ResponseLine,
 };
@@ -94,6 +95,19 @@ impl Client {
     pub fn transitions(&self, after: u64) -> Result<Vec<TransitionView>, ClientError> {
         match self.ask(Request::Transitions { after })? {
             Reply::Transitions { transitions, dropped: _ } => Ok(transitions),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// The newest polls with a sequence above `after`, oldest first. The agent keeps them from the
+    /// first question on, and while one follows another.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses.
+    pub fn polls(&self, after: u64) -> Result<Vec<PollView>, ClientError> {
+        match self.ask(Request::Polls { after })? {
+            Reply::Polls(polls) => Ok(polls),
             other => Err(ClientError::unexpected(&other)),
         }
     }
@@ -226,6 +240,7 @@ impl ClientError {
             Reply::Backends(_) => "backends",
             Reply::Set(_) => "set",
             Reply::Transitions { .. } => "transitions",
+            Reply::Polls(_) => "polls",
         };
         Self::Malformed { why: format!("{name} was not asked for") }
     }

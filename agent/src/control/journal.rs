@@ -12,6 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use sickbay_core::command::ChangeCause;
 
+use super::polls::Polls;
 use super::view::{ProbeState, RuleView, decimal};
 
 /// Transitions that can wait to be logged; more are dropped and counted.
@@ -125,6 +126,7 @@ impl TransitionView {
 pub struct Journal {
     queue: ArrayQueue<Transition>,
     dropped: AtomicU64,
+    polls: Polls,
     kept: Mutex<Kept>,
 }
 
@@ -148,6 +150,7 @@ impl Journal {
         Self {
             queue: ArrayQueue::new(capacity.max(1)),
             dropped: AtomicU64::new(0),
+            polls: Polls::default(),
             kept: Mutex::new(Kept {
                 transitions: VecDeque::with_capacity(KEPT_TRANSITIONS_MAX),
                 next_sequence: 1,
@@ -188,6 +191,12 @@ impl Journal {
     pub fn since(&self, after: u64) -> Vec<TransitionView> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.transitions.iter().filter(|view| after < view.sequence).cloned().collect()
+    }
+
+    /// Every poll, which goes the same way while somebody watches.
+    #[must_use]
+    pub const fn polls(&self) -> &Polls {
+        &self.polls
     }
 
     /// Transitions dropped because the queue was full.

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::host::{ControlError, Host};
 use super::journal::{Journal, TransitionView};
 use super::pattern::Pattern;
+use super::polls::PollView;
 use super::view::{Admin, BackendView, ServiceView, StatusView};
+use crate::engine::monotonic_now;
 
 /// Version of this format. Fields may join it; what changes a meaning raises it.
 pub const PROTOCOL: u32 = 1;
@@ -54,6 +56,12 @@ pub enum Request {
         #[serde(default)]
         after: u64,
     },
+    /// The newest polls. They are kept from the first such request on, and while they go on.
+    Polls {
+        /// Those with a sequence above this.
+        #[serde(default)]
+        after: u64,
+    },
 }
 
 /// A response as it is sent: exactly one of `reply` and `error`.
@@ -88,6 +96,8 @@ pub enum Reply {
         /// Dropped since the start because the queue was full.
         dropped: u64,
     },
+    /// To [`Request::Polls`], oldest first.
+    Polls(Vec<PollView>),
 }
 
 /// Why a request was not answered.
@@ -188,6 +198,7 @@ fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply,
         Request::Transitions { after } => {
             Reply::Transitions { transitions: journal.since(after), dropped: journal.dropped() }
         }
+        Request::Polls { after } => Reply::Polls(journal.polls().since(after, monotonic_now())),
     })
 }
 

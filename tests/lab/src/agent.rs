@@ -93,7 +93,7 @@ impl Agent {
     /// # Errors
     /// When they are not there.
     pub fn board(&self) -> Result<Board> {
-        Board::open(&self.pin_directory().join("maps"))
+        Board::open(&self.pin_directory())
     }
 
     /// Where it pins: `maps` and `links`.

@@ -23,7 +23,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// Opens the maps pinned in `directory`, the `maps` of an instance.
+    /// Opens the maps pinned below `directory`, the instance's own.
     ///
     /// # Errors
     /// When they are not there yet, or are no maps of this layout.

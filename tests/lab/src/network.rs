@@ -10,9 +10,12 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use aya::Ebpf;
+use aya::programs::{Xdp, XdpMode};
 
 use crate::namespace::Namespace;
+use crate::private;
 
 /// The VIP over IPv4 (TEST-NET-2, RFC 5737).
 pub const VIP_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
@@ -63,7 +66,6 @@ impl Machine {
 }
 
 /// Client, host and backends around a bridge.
-#[derive(Debug)]
 pub struct Network {
     /// Where the connections come from.
     pub client: Machine,
@@ -73,6 +75,8 @@ pub struct Network {
     pub backends: Vec<Machine>,
     /// The bridge's namespace.
     pub switch: Namespace,
+    /// Holds the program on the host's port of the switch.
+    _pass: Ebpf,
 }
 
 impl Network {
@@ -101,7 +105,8 @@ impl Network {
             backend.namespace.ip(&vip_addresses("lo"))?;
             backends.push(backend);
         }
-        Ok(Self { client, host, backends, switch })
+        let pass = pass_at_once(&switch, "to-host")?;
+        Ok(Self { client, host, backends, switch, _pass: pass })
     }
 
     /// The VIP and its port.
@@ -136,9 +141,23 @@ fn machine(switch: &Namespace, name: &str, number: u8) -> Result<Machine> {
     ))?;
     // A frame that XDP sends back has no skb that says "checksum to be completed".
     machine.namespace.tool(&["ethtool", "-K", INTERFACE, "tx", "off"])?;
-    // What XDP_TX sends is received by the peer's NAPI, which veth runs for GRO (veth.c, 5.13).
-    switch.tool(&["ethtool", "-K", &port, "gro", "on"])?;
     Ok(machine)
+}
+
+/// Lets a port of the switch take what its peer's XDP_TX sends. With GRO alone the frames are
+/// queued, and wait there until the peer's stack sends something (veth_xdp_flush in veth.c looks
+/// for a program, not for NAPI): a host whose agent has died and probes no more would fall silent.
+fn pass_at_once(switch: &Namespace, port: &str) -> Result<Ebpf> {
+    let object = private::target_directory()?.join("bpf/meter.bpf.o");
+    let mut programs = Ebpf::load_file(&object)
+        .with_context(|| format!("cannot load {}: `cargo xtask build-ebpf`", object.display()))?;
+    let pass: &mut Xdp =
+        programs.program_mut("sickbay_pass").context("no program sickbay_pass")?.try_into()?;
+    pass.load()?;
+    switch
+        .run(|| pass.attach(port, XdpMode::Driver))
+        .with_context(|| format!("cannot attach to {port}"))?;
+    Ok(programs)
 }
 
 /// Settings that the real system's could otherwise leak into (devconf_inherit_init_net).

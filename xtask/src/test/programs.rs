@@ -8,11 +8,19 @@ use serde_json::Value;
 
 use crate::cargo;
 
-/// Packages whose tests are run; those of [`KERNEL_PACKAGE`] need a private environment.
-pub(crate) const UNIT_PACKAGES: [&str; 5] =
-    ["sickbay-core", "sickbay-shared", "sickbay", "sickbay-lab", "xtask"];
-/// The package of the tests that need a kernel.
-const KERNEL_PACKAGE: &str = "sickbay-tests";
+/// Packages whose tests are run. Always all of them in one call: cargo unifies the features of
+/// what it is asked for, and would build the agent again for every other selection.
+pub(crate) const PACKAGES: [&str; 6] =
+    ["sickbay-core", "sickbay-shared", "sickbay", "sickbay-lab", "xtask", "sickbay-tests"];
+
+/// What cargo built.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Built {
+    /// The test programs.
+    pub(crate) programs: Vec<Program>,
+    /// The agent's binary, which tests start.
+    pub(crate) agent: PathBuf,
+}
 
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,21 +33,25 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
 }
 
-/// Builds all test programs.
+/// Builds all test programs, and with them the agent.
 ///
 /// # Errors
 /// When one does not build.
-pub(crate) fn build() -> Result<Vec<Program>> {
-    let mut words = vec!["test", "--no-run", "--message-format", "json-render-diagnostics"];
-    for package in UNIT_PACKAGES.iter().chain([&KERNEL_PACKAGE]) {
-        words.extend(["--package", package]);
-    }
+pub(crate) fn build() -> Result<Built> {
+    let words = words(&["test", "--no-run", "--message-format", "json-render-diagnostics"]);
     println!("$ cargo {}", words.join(" "));
     let output =
         cargo::command(&words).stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(output.status.success(), "the tests do not build");
     let text = String::from_utf8(output.stdout).context("cargo's messages are UTF-8")?;
-    Ok(text.lines().filter_map(program).collect())
+    let agent = text.lines().find_map(agent).context("cargo built no sickbay for its tests")?;
+    Ok(Built { programs: text.lines().filter_map(program).collect(), agent })
+}
+
+/// A cargo command over all [`PACKAGES`].
+pub(crate) fn words<'word>(command: &[&'word str]) -> Vec<&'word str> {
+    let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
+    command.iter().copied().chain(packages).collect()
 }
 
 /// The test program that a message of cargo's announces, if it does.
@@ -56,6 +68,15 @@ fn program(message: &str) -> Option<Program> {
     })
 }
 
+/// The agent's binary, if the message announces it: cargo builds it for its integration tests.
+fn agent(message: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let target = &message["target"];
+    let is_agent = target["kind"][0] == "bin" && target["name"] == "sickbay";
+    let is_test = message["profile"]["test"].as_bool()?;
+    (is_agent && !is_test).then(|| message["executable"].as_str().map(PathBuf::from))?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +91,19 @@ mod tests {
         assert_eq!(program.name, "end_to_end");
         assert!(program.privileged);
         assert_eq!(program.path, PathBuf::from("/x/target/debug/deps/end_to_end-1"));
+    }
+
+    #[test]
+    fn agent_is_the_binary_and_not_its_unit_tests() {
+        let message = |test: bool| {
+            format!(
+                r#"{{"manifest_path":"/x/agent/Cargo.toml","profile":{{"test":{test}}},
+                "target":{{"kind":["bin"],"name":"sickbay"}},"executable":"/x/target/sickbay"}}"#
+            )
+        };
+        assert_eq!(agent(&message(false)), Some(PathBuf::from("/x/target/sickbay")));
+        assert_eq!(agent(&message(true)), None);
+        assert_eq!(agent(MESSAGE), None);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use sickbay_lab::agent::BINARY_VARIABLE;
 
-use super::programs::{Program, UNIT_PACKAGES};
+use super::programs::{self, Built, Program};
 use crate::{cargo, inside};
 
 /// A set of test programs.
@@ -34,7 +35,7 @@ enum Members {
 }
 
 /// All suites, the quick ones first.
-pub(crate) const SUITES: [Suite; 5] = [
+pub(crate) const SUITES: [Suite; 6] = [
     Suite {
         name: "unit",
         what: "core, shared, agent, lab, xtask; no privilege",
@@ -52,6 +53,12 @@ pub(crate) const SUITES: [Suite; 5] = [
         what: "each mistake gets a clear line, and leaves nothing behind",
         budget: Duration::from_secs(120),
         members: Members::Named("bad_input"),
+    },
+    Suite {
+        name: "conformance",
+        what: "probes as Varnish's own, record by record",
+        budget: Duration::from_secs(120),
+        members: Members::Named("conformance"),
     },
     Suite {
         name: "end-to-end",
@@ -93,12 +100,14 @@ impl Suite {
     ///
     /// # Errors
     /// When a program cannot be started.
-    pub(crate) fn run(&self, programs: &[Program], only: Option<&str>) -> Result<Counts> {
+    pub(crate) fn run(&self, built: &Built, only: Option<&str>) -> Result<Counts> {
         let deadline = Instant::now() + self.budget;
         let mut sum = Counts::default();
-        for program in programs.iter().filter(|program| self.has(program)) {
+        for program in built.programs.iter().filter(|program| self.has(program)) {
             println!("-- {}", program.name);
-            let counts = run_program(command(program, only)?, deadline)?;
+            let mut command = command(program, only)?;
+            command.env(BINARY_VARIABLE, &built.agent);
+            let counts = run_program(command, deadline)?;
             if program.privileged && only.is_none() && counts == Counts::default() {
                 println!("FAILED: {} ran no test", program.name);
                 sum.add(Counts::one_failed());
@@ -141,11 +150,7 @@ fn command(program: &Program, only: Option<&str>) -> Result<Command> {
 }
 
 fn documentation() -> Command {
-    let mut words = vec!["test", "--quiet", "--doc"];
-    for package in UNIT_PACKAGES.iter().filter(|package| **package != "xtask") {
-        words.extend(["--package", package]);
-    }
-    cargo::command(&words)
+    cargo::command(&programs::words(&["test", "--quiet", "--doc"]))
 }
 
 /// Runs one program, shows what it prints, and reads its summaries.
@@ -234,7 +239,16 @@ mod tests {
 
     #[test]
     fn every_privileged_program_is_in_exactly_one_suite() {
-        for name in ["agree", "board", "attach", "end_to_end", "bad_input", "scale", "new_one"] {
+        for name in [
+            "agree",
+            "board",
+            "attach",
+            "end_to_end",
+            "bad_input",
+            "scale",
+            "conformance",
+            "new_one",
+        ] {
             let program = Program { name: name.to_owned(), privileged: true, path: "x".into() };
             assert_eq!(SUITES.iter().filter(|suite| suite.has(&program)).count(), 1, "{name}");
         }

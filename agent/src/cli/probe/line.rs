@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use serde_json::json;
 use sickbay_core::command::{Report, Verdict};
+use sickbay_core::record::VarnishRecord;
 use sickbay_core::register::{HAPPY, Registers, low_bits};
 use sickbay_core::text::{Bits, OutcomeText};
 
@@ -13,6 +14,9 @@ use super::tally::Tally;
 use super::target::Settings;
 use super::{Output, timestamp};
 use crate::engine::OutcomeKind;
+
+/// What stands before a record in `varnishlog -g raw`: the transaction, the tag, the direction.
+const VARNISHLOG: &str = "0 Backend_health - ";
 
 /// One probe, as the shard's thread saw it.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +27,16 @@ pub(super) struct Line {
     pub(super) report: Report,
     /// The target's registers after it.
     pub(super) registers: Registers,
+    /// The average of its good probes after it, in s.
+    pub(super) average_s: f64,
+    /// How long its reception took, 0 when it had none.
+    pub(super) last_ns: u64,
     /// The target's verdict after it.
     pub(super) verdict: Verdict,
     /// Whether the verdict before it was another one.
     pub(super) changed: bool,
+    /// Whether it turned healthy, or ceased to be.
+    pub(super) turned: bool,
 }
 
 /// Prints lines and the summary.
@@ -48,7 +58,7 @@ impl<'a> Printer<'a> {
 
     /// What stands above the lines.
     pub(super) fn header(&self, output: &mut impl Write) -> io::Result<()> {
-        if self.output == Output::Json {
+        if self.output != Output::Text {
             return Ok(());
         }
         writeln!(
@@ -67,19 +77,34 @@ impl<'a> Printer<'a> {
     /// One probe.
     pub(super) fn probe(&mut self, output: &mut impl Write, line: &Line) -> io::Result<()> {
         let target = line.report.target.0 as usize;
+        let own = self.settings.of(target);
         let text = OutcomeText {
             outcome: line.report.outcome,
             line: line.report.line,
-            timeout_ns: self.settings.timeout_ns,
+            timeout_ns: own.probing.timeout_ns,
             duration_ns: line.report.duration_ns,
-            compat: self.settings.compat_of(target),
+            compat: own.compat,
         };
-        let good = (line.registers[HAPPY] & low_bits(self.settings.window)).count_ones();
-        let (threshold, window) = (self.settings.threshold, self.settings.window);
+        let (threshold, window) = (own.probing.threshold, own.probing.window);
+        let good = (line.registers[HAPPY] & low_bits(window)).count_ones();
         let bits = Bits(&line.registers).to_string();
         let verdict = name(line.verdict);
         let milliseconds = milliseconds(line.report.duration_ns);
         match self.output {
+            Output::Varnishlog => {
+                let record = VarnishRecord {
+                    name: &self.names[target],
+                    changed: line.turned,
+                    healthy: line.verdict == Verdict::Healthy,
+                    registers: &line.registers,
+                    threshold,
+                    window,
+                    last_ns: line.last_ns,
+                    average_s: line.average_s,
+                    text: Some(text),
+                };
+                writeln!(output, "{VARNISHLOG}{record}")
+            }
             Output::Text => writeln!(
                 output,
                 "{}  {:width$}  {:13}  {bits}  {:>8}  {milliseconds:>8.3} ms  {text}",
@@ -112,6 +137,15 @@ impl<'a> Printer<'a> {
 
     /// What it all came to.
     pub(super) fn summary(&self, output: &mut impl Write, tallies: &[Tally]) -> io::Result<()> {
+        if self.output == Output::Varnishlog {
+            // Records, and nothing else; what is missing among them is told elsewhere.
+            let unprinted: u64 =
+                tallies.iter().map(|tally| tally.unprinted.load(Ordering::Acquire)).sum();
+            if 0 < unprinted {
+                eprintln!("sickbay probe: {unprinted} records not shown: standard output is slow");
+            }
+            return Ok(());
+        }
         for (target, tally) in tallies.iter().enumerate() {
             let load = |counter: &AtomicU64| counter.load(Ordering::Acquire);
             let (good, bad) = (load(&tally.good), load(&tally.bad));

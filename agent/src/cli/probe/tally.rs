@@ -65,13 +65,21 @@ pub(super) struct LineSink {
     count: Option<u64>,
     /// The verdict that was last told of each target.
     told: Vec<Option<Verdict>>,
+    /// Whether each target was healthy before: Varnish has no other word.
+    healthy: Vec<bool>,
 }
 
 impl LineSink {
-    /// A sink that is content with `count` probes of each target.
-    pub(super) fn new(tallies: Arc<[Tally]>, lines: Sender<Line>, count: Option<u64>) -> Self {
+    /// A sink that is content with `count` probes of each target; `healthy` says
+    /// of each how it begins.
+    pub(super) fn new(
+        tallies: Arc<[Tally]>,
+        lines: Sender<Line>,
+        count: Option<u64>,
+        healthy: Vec<bool>,
+    ) -> Self {
         let told = vec![None; tallies.len()];
-        Self { tallies, lines, count, told }
+        Self { tallies, lines, count, told, healthy }
     }
 }
 
@@ -89,14 +97,20 @@ impl Sink for LineSink {
         // One judge a target, in the targets' order.
         let verdict = prober.verdict(JudgeIndex(report.target.0));
         let before = self.told[index].replace(verdict);
+        let healthy = verdict == Verdict::Healthy;
+        let was_healthy = std::mem::replace(&mut self.healthy[index], healthy);
         tally.add(report);
-        tally.verdict.store(u8::from(verdict == Verdict::Healthy), Ordering::Release);
+        tally.verdict.store(u8::from(healthy), Ordering::Release);
+        let history = prober.history(report.target);
         let line = Line {
             time: SystemTime::now(),
             report: *report,
-            registers: prober.history(report.target).registers,
+            registers: history.registers,
+            average_s: history.average_s,
+            last_ns: history.last_ns,
             verdict,
             changed: before != Some(verdict),
+            turned: was_healthy != healthy,
         };
         if self.lines.try_send(line).is_err() {
             tally.unprinted.fetch_add(1, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use super::ProbeArgs;
 use crate::engine::{Address, Endpoint};
 use crate::fleet::{CloseMode, SocketOptions};
 use crate::shard::ShardPlan;
+use crate::vcl::Probing;
 
 /// Probes in flight at most.
 const IN_FLIGHT_MAX: usize = 4096;
@@ -33,20 +34,42 @@ pub(super) struct Settings {
     pub(super) names: Vec<String>,
     /// What is worth knowing before the first probe.
     pub(super) notes: Vec<String>,
-    /// Good results needed.
-    pub(super) threshold: u8,
-    /// Of so many.
-    pub(super) window: u8,
-    /// One deadline.
-    pub(super) timeout_ns: u64,
+    /// What holds for every target that has nothing of its own.
+    common: Own,
+    /// What each target has of its own, when it comes from a VCL; else empty.
+    own: Vec<Own>,
     endpoints: Vec<(ProbeIndex, Endpoint)>,
-    interval_ns: u64,
-    initial: u8,
-    expected_status: u16,
-    compat: Compat,
+}
+
+/// A target's own settings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    pub(super) probing: Probing,
+    pub(super) expected_status: u16,
+    pub(super) compat: Compat,
 }
 
 impl Settings {
+    /// Targets with settings of their own, each with its name and endpoint.
+    pub(super) fn of_each(targets: Vec<(String, Endpoint, Own)>, notes: Vec<String>) -> Self {
+        let common = targets.first().map(|(_, _, own)| *own).expect("there is a target");
+        let (mut names, mut endpoints, mut each) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, (name, endpoint, own)) in targets.into_iter().enumerate() {
+            names.push(name);
+            endpoints.push((ProbeIndex(u32::try_from(index).expect("a VCL is short")), endpoint));
+            each.push(own);
+        }
+        Self { names, notes, common, own: each, endpoints }
+    }
+
+    /// The settings of one target.
+    pub(super) fn of(&self, target: usize) -> Own {
+        let own = self.own.get(target).copied().unwrap_or(self.common);
+        // Varnish has no probe over TCP alone.
+        let is_tcp = self.own.is_empty() && self.endpoints[target].0 == TCP;
+        if is_tcp { Own { compat: Compat::Off, ..own } } else { own }
+    }
+
     /// Checks the arguments and resolves the names in them, once.
     pub(super) fn resolve(arguments: &ProbeArgs) -> Result<Self, UsageError> {
         if arguments.window < arguments.threshold {
@@ -77,40 +100,47 @@ impl Settings {
         Ok(Self {
             names: arguments.targets.clone(),
             notes,
-            threshold: arguments.threshold,
-            window: arguments.window,
-            timeout_ns,
+            common: Own {
+                probing: Probing {
+                    interval_ns,
+                    timeout_ns,
+                    window: arguments.window,
+                    threshold: arguments.threshold,
+                    initial,
+                },
+                expected_status: arguments.expect,
+                compat: arguments.compat(),
+            },
+            own: Vec::new(),
             endpoints,
-            interval_ns,
-            initial,
-            expected_status: arguments.expect,
-            compat: arguments.compat(),
         })
     }
 
-    /// Whose behaviour the probes of a target have: Varnish has no probe over TCP alone.
-    pub(super) fn compat_of(&self, target: usize) -> Compat {
-        if self.endpoints[target].0 == HTTP { self.compat } else { Compat::Off }
+    /// Whether the results assumed at a target's start are enough.
+    pub(super) fn begins_healthy(&self, target: usize) -> bool {
+        let Probing { threshold, initial, .. } = self.of(target).probing;
+        threshold <= initial
     }
 
     /// The one shard's plan: a judge for each target, in their order.
     pub(super) fn plan(&self) -> ShardPlan {
-        let rule = Rule::Window { window: self.window, threshold: self.threshold };
-        let indices = 0..u32::try_from(self.names.len()).expect("a command line is short");
-        let judge =
-            |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };
-        let spec = |kind, compat| ProbeSpec {
-            interval_ns: self.interval_ns,
-            timeout_ns: self.timeout_ns,
-            kind,
-            pace: Pace::STEADY,
-            compat,
+        let probes = if self.own.is_empty() {
+            vec![probe_spec(&self.common, true), probe_spec(&self.common, false)]
+        } else {
+            self.own.iter().map(|own| probe_spec(own, false)).collect()
         };
-        let http = ProbeKind::http(self.expected_status);
+        let judge = |target: usize| {
+            let Probing { window, threshold, .. } = self.of(target).probing;
+            JudgeSpec {
+                target: TargetIndex(u32::try_from(target).expect("a command line is short")),
+                rule: Rule::Window { window, threshold },
+                on_unknown: OnUnknown::Keep,
+            }
+        };
         let plan = Plan {
-            probes: vec![spec(ProbeKind::Tcp, Compat::Off), spec(http, self.compat)],
-            targets: self.endpoints.iter().map(|entry| self.target_spec(entry)).collect(),
-            judges: indices.map(judge).collect(),
+            probes,
+            targets: (0..self.names.len()).map(|target| self.target_spec(target)).collect(),
+            judges: (0..self.names.len()).map(judge).collect(),
             // Targets that are sick hold at most half: with two a target, all can be in flight.
             slot_count: u32::try_from((2 * self.names.len()).min(IN_FLIGHT_MAX))
                 .expect("bounded just now"),
@@ -124,7 +154,8 @@ impl Settings {
         }
     }
 
-    fn target_spec(&self, (probe, endpoint): &(ProbeIndex, Endpoint)) -> TargetSpec {
+    fn target_spec(&self, target: usize) -> TargetSpec {
+        let (probe, endpoint) = &self.endpoints[target];
         let (text, port) = match endpoint.address {
             Address::Inet(address) => (address.ip().to_string(), address.port()),
             address @ Address::Unix(_) => (address.to_string(), 0),
@@ -133,8 +164,19 @@ impl Settings {
             identity: hash::identity(text.as_bytes(), port, &endpoint.request),
             probe: *probe,
             family: endpoint.address.family(),
-            initial: self.initial,
+            initial: self.of(target).probing.initial,
         }
+    }
+}
+
+fn probe_spec(own: &Own, tcp: bool) -> ProbeSpec {
+    let http = ProbeKind::http(own.expected_status);
+    ProbeSpec {
+        interval_ns: own.probing.interval_ns,
+        timeout_ns: own.probing.timeout_ns,
+        kind: if tcp { ProbeKind::Tcp } else { http },
+        pace: Pace::STEADY,
+        compat: if tcp { Compat::Off } else { own.compat },
     }
 }
 
@@ -283,7 +325,7 @@ fn is_header_value(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (b'!'..=b'~').contains(&byte))
 }
 
-fn refuse<T>(what: String) -> Result<T, UsageError> {
+pub(super) fn refuse<T>(what: String) -> Result<T, UsageError> {
     Err(UsageError { what })
 }
 

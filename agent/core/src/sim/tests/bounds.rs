@@ -1,7 +1,7 @@
 //! The closed forms of `bound` against the prober.
 
 use super::*;
-use crate::bound;
+use crate::bound::{self, Distance, Pace, Rhythm};
 
 /// The least and the most time from the moment `flip` is applied to the change to `verdict`, over
 /// every millisecond of an interval.
@@ -39,20 +39,23 @@ fn closed_forms_equal_what_the_prober_does() {
             // Enough for eight probes at three intervals each.
             let settle_ns = 3 * SECOND;
 
-            let sick = bound::to_sick(rule, interval_ns, timeout_ns).unwrap();
+            let rhythm = Rhythm { interval_ns, timeout_ns };
+            let sick = |pace| bound::to_sick(rule, rhythm, Distance::Far, pace).unwrap();
             let (_, most) = spans(&plan, &Peer::HEALTHY, &black_hole, Verdict::Sick, settle_ns);
-            assert_eq!(most, sick.worst_ns, "{rule:?}, timeout {timeout_ns}, to sick");
+            let worst_ns = sick(Pace::WholeTimeout).worst_ns;
+            assert_eq!(most, worst_ns, "{rule:?}, timeout {timeout_ns}, to sick");
 
-            let healthy = bound::to_healthy(rule, interval_ns, timeout_ns);
+            let healthy = |pace| bound::to_healthy(rule, rhythm, Distance::Far, pace);
             let (_, most) = spans(&plan, &black_hole, &slow, Verdict::Healthy, settle_ns);
-            assert_eq!(most, healthy.worst_ns, "{rule:?}, timeout {timeout_ns}, to healthy");
+            let worst_ns = healthy(Pace::WholeTimeout).worst_ns;
+            assert_eq!(most, worst_ns, "{rule:?}, timeout {timeout_ns}, to healthy");
 
             // Just before a probe is 1 ms before it, at this grain.
             let refuses = Peer::new(Behaviour::Refuses);
             let (least, _) = spans(&plan, &Peer::HEALTHY, &refuses, Verdict::Sick, settle_ns);
-            assert_eq!(least, sick.best_ns + MS, "{rule:?}, at best to sick");
+            assert_eq!(least, sick(Pace::AtOnce).best_ns + MS, "{rule:?}, at best to sick");
             let (least, _) = spans(&plan, &refuses, &Peer::HEALTHY, Verdict::Healthy, settle_ns);
-            assert_eq!(least, healthy.best_ns + MS, "{rule:?}, at best to healthy");
+            assert_eq!(least, healthy(Pace::AtOnce).best_ns + MS, "{rule:?}, at best to healthy");
         }
     }
 }

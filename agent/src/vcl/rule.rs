@@ -1,0 +1,95 @@
+//! From Varnish's parameters to those of this host's prober, which has bounds of its own.
+
+use std::net::SocketAddr;
+
+use sickbay_core::limits::{
+    INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN, WINDOW_MAX,
+};
+use sickbay_core::plan::Nanos;
+
+use super::{Backend, Endpoint, Parameters};
+
+/// PROXY version 2, LOCAL, no addresses: what Varnish sends before a probe's request.
+const PROXY_V2_LOCAL: &[u8; 16] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+
+/// A probe's parameters as the prober has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probing {
+    /// From the start of one probe to the next.
+    pub interval_ns: Nanos,
+    /// One deadline.
+    pub timeout_ns: Nanos,
+    /// Results that are looked at: 1 to 64.
+    pub window: u8,
+    /// Good ones that are needed: 1 to the window.
+    pub threshold: u8,
+    /// Good ones assumed at the start.
+    pub initial: u8,
+}
+
+impl Parameters {
+    /// The same for the prober.
+    ///
+    /// # Errors
+    ///
+    /// What it cannot do: times beyond its bounds, a rule that is never met.
+    pub fn probing(&self) -> Result<Probing, String> {
+        if self.window < self.threshold {
+            return Err(format!(
+                "window {} and threshold {}: Varnish loads this (a 0 means \"not given\"), and no \
+                 backend is ever healthy by it",
+                self.window, self.threshold
+            ));
+        }
+        // Varnish's window of 65 counts the 64 bits there are.
+        let window = self.window.min(u32::from(WINDOW_MAX));
+        let small = |number: u32| u8::try_from(number.min(window)).expect("at most 64");
+        Ok(Probing {
+            interval_ns: nanos("interval", self.interval_s, INTERVAL_NS_MIN, INTERVAL_NS_MAX)?,
+            timeout_ns: nanos("timeout", self.timeout_s, TIMEOUT_NS_MIN, TIMEOUT_NS_MAX)?,
+            window: small(window),
+            threshold: small(self.threshold),
+            initial: small(self.initial),
+        })
+    }
+}
+
+impl Backend {
+    /// Where it is probed, a name looked up; and the bytes that are sent there.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be probed: a name without one address, a unix socket, a PROXY header with the
+    /// connection's own port.
+    pub fn probed(&self, parameters: &Parameters) -> Result<(SocketAddr, Vec<u8>), String> {
+        let address = match &self.endpoint {
+            Endpoint::Network(network) => network.resolve()?,
+            Endpoint::Unix(path) => {
+                let path = String::from_utf8_lossy(path);
+                return Err(format!("unix sockets are not probed yet: {}", path.escape_debug()));
+            }
+            Endpoint::Nothing => return Err("it is none: there is nothing to probe".to_owned()),
+        };
+        let request = parameters.request(&self.host_header);
+        match self.proxy_header {
+            0 => Ok((address, request)),
+            2 => Ok((address, [PROXY_V2_LOCAL.as_slice(), &request].concat())),
+            _ => Err("proxy_header = 1 is not sent yet; 2 is".to_owned()),
+        }
+    }
+}
+
+fn nanos(what: &str, seconds: f64, least: Nanos, most: Nanos) -> Result<Nanos, String> {
+    let rounded = (seconds * 1e9).round();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "durations have no sign, and a cast to integers stops at their largest"
+    )]
+    let nanos = rounded as Nanos;
+    if (least..=most).contains(&nanos) {
+        return Ok(nanos);
+    }
+    let shown = |ns| humantime::format_duration(std::time::Duration::from_nanos(ns));
+    Err(format!("{what} {seconds} s: from {} to {} is probed", shown(least), shown(most)))
+}

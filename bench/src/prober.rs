@@ -1,0 +1,83 @@
+//! What the core itself costs a probe: 10,000 targets for 30 virtual seconds on the simulator.
+//!
+//! Method: every peer answers after a virtual moment; the time is the process's user time, so the
+//! simulator's own queue of answers is in it, and the figure is an upper bound of the core's cost.
+//! No socket and no ring: the network stack's price is not in it.
+
+use std::fmt;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use sickbay_core::hash;
+use sickbay_core::plan::{
+    Compat, Family, JudgeSpec, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    TargetIndex, TargetSpec,
+};
+use sickbay_core::sim::{Occurrence, Sim};
+
+const TARGETS: u32 = 10_000;
+const INTERVAL_NS: u64 = 1_000_000_000;
+const RUN_NS: u64 = 30 * INTERVAL_NS;
+
+/// What was measured.
+pub(crate) struct Figures {
+    probes: u64,
+    user_ns: u64,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let per_probe_ns = self.user_ns / self.probes.max(1);
+        write!(
+            formatter,
+            "{TARGETS} targets, {} probes, {per_probe_ns} ns of user time a probe, simulator \
+             included",
+            self.probes
+        )
+    }
+}
+
+/// Runs the workload.
+pub(crate) fn run() -> Figures {
+    let mut sim = Sim::new(&plan(), 1, 0);
+    let mut probes = 0;
+    let started_ns = user_ns();
+    sim.run_until(RUN_NS, &mut |traced| {
+        probes += u64::from(matches!(traced.what, Occurrence::Report(_)));
+    });
+    Figures { probes, user_ns: user_ns() - started_ns }
+}
+
+fn plan() -> Plan {
+    let target = |index: u32| TargetSpec {
+        identity: hash::identity(&index.to_be_bytes(), 80, b""),
+        probe: ProbeIndex(0),
+        family: Family::Ipv4,
+        initial: 2,
+    };
+    let judge = |index| JudgeSpec {
+        target: TargetIndex(index),
+        rule: Rule::Window { window: 8, threshold: 3 },
+        on_unknown: OnUnknown::Keep,
+    };
+    Plan {
+        probes: vec![ProbeSpec {
+            interval_ns: INTERVAL_NS,
+            timeout_ns: INTERVAL_NS / 2,
+            kind: ProbeKind::http(200),
+            pace: Pace::STEADY,
+            compat: Compat::Off,
+        }],
+        targets: (0..TARGETS).map(target).collect(),
+        judges: (0..TARGETS).map(judge).collect(),
+        slot_count: 1024,
+        phase_seed: 1,
+    }
+}
+
+fn user_ns() -> u64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("every process may ask for its own usage");
+    let time = usage.user_time();
+    let seconds = u64::try_from(time.tv_sec()).expect("used time is not negative");
+    let micros = u64::try_from(time.tv_usec()).expect("used time is not negative");
+    seconds * 1_000_000_000 + micros * 1_000
+}

@@ -1,0 +1,165 @@
+//! Varnish's own test cases that concern probes, re-created: the behaviour, not the text. Each test
+//! names its file under `bin/varnishtest/tests`.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use sickbay_lab::agent::binary;
+use sickbay_lab::private;
+use sickbay_tests::script::{Behaviour, Place, Server, Step};
+use sickbay_tests::varnish::{HealthRecord, ProbeParameters};
+
+use super::sickbay::Probing;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+const QUICK: ProbeParameters = ProbeParameters {
+    timeout_ms: 1000,
+    interval_ms: 100,
+    window: 8,
+    threshold: 3,
+    initial: 2,
+    expected_response: 200,
+};
+
+/// Reads the request, sends, closes.
+fn reply(bytes: &[u8]) -> Vec<Step> {
+    vec![Step::AwaitRequest, Step::Send(bytes.to_vec())]
+}
+
+/// What `probing` makes of a server with these turns.
+fn records(probing: &Probing, turns: Vec<Vec<Step>>) -> Vec<HealthRecord> {
+    static PORT: AtomicU16 = AtomicU16::new(8101);
+    private::require();
+    let behaviour = Behaviour { name: "s1", place: Place::Ipv4, turns };
+    let port = PORT.fetch_add(1, Ordering::Relaxed);
+    let server = Server::start(vec![behaviour], port, 1, &private::scratch());
+    let mut records = probing.records(&[("s1", server.address(0, 0))]);
+    records.remove("s1").expect("its records")
+}
+
+fn bits(records: &[HealthRecord]) -> Vec<&str> {
+    records.iter().map(|record| record.bits.as_str()).collect()
+}
+
+fn states(records: &[HealthRecord]) -> Vec<String> {
+    records.iter().map(|record| format!("{} {}", record.turn, record.state)).collect()
+}
+
+#[test]
+fn c00017_register_holds_good_sick_and_foreign_answers_in_their_order() {
+    let times = |bytes: &'static [u8], count: usize| std::iter::repeat_n(bytes, count);
+    let turns = times(OK, 8)
+        .chain(times(b"HTTP/1.1 404 Not Found\r\n\r\n", 3))
+        .chain(times(b"FROBOZ 200 OK\r\n\r\n", 2))
+        .chain(times(b"HTTP/1.1 200 \r\n", 2))
+        .map(reply)
+        .collect();
+    let probing = Probing::of(ProbeParameters { window: 8, ..QUICK }, 15).compat();
+    let records = records(&probing, turns);
+    let expected = [vec!["4---X-RH"; 8], vec!["4---X-R-"; 5], vec!["4---X-RH"; 2]].concat();
+    assert_eq!(bits(&records), expected);
+    let good: Vec<u32> = records.iter().map(|record| record.good).collect();
+    assert_eq!(good, [3, 4, 5, 6, 7, 8, 8, 8, 7, 6, 5, 4, 3, 3, 3]);
+}
+
+#[test]
+fn c00084_dash_in_a_probes_name_is_legal() {
+    private::require();
+    let file = private::scratch().join("c00084.toml");
+    let text = "[probe.foo-bar]\nurl = \"/\"\n\n[pool.web]\nprobe = \"foo-bar\"\n\
+                backends = [\"127.0.0.1:80\"]\n";
+    std::fs::write(&file, text).unwrap();
+    let output = Command::new(binary().unwrap())
+        .args(["check", "-c"])
+        .arg(&file)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn c00113_server_that_never_closes_is_sick_unless_closing_is_not_expected() {
+    let parameters =
+        ProbeParameters { timeout_ms: 500, window: 3, threshold: 1, initial: 0, ..QUICK };
+    let turns = || vec![vec![Step::AwaitRequest, Step::Send(OK.to_vec()), Step::Hold]];
+    let expecting = records(&Probing::of(parameters, 3).compat(), turns());
+    assert_eq!(states(&expecting), ["Still sick"; 3]);
+    assert_eq!(bits(&expecting), ["4---Xr--"; 3]);
+    let probing = Probing::of(parameters, 3).compat().and(&["--expect-close", "false"]);
+    let content = records(&probing, turns());
+    assert_eq!(states(&content), ["Went healthy", "Still healthy", "Still healthy"]);
+    assert_eq!(bits(&content), ["4---X-RH"; 3]);
+}
+
+#[test]
+fn r02976_probe_with_a_short_interval_is_not_starved_by_one_that_waits_a_day() {
+    private::require();
+    // The dead one first: a full queue, so that its probe also takes its whole timeout.
+    let behaviours = vec![
+        Behaviour { name: "dead", place: Place::Full, turns: vec![Vec::new()] },
+        Behaviour { name: "quick", place: Place::Ipv4, turns: vec![reply(OK)] },
+    ];
+    let server = Server::start(behaviours, 8151, 1, &private::scratch());
+    let daily = ProbeParameters { interval_ms: 24 * 3600 * 1000, timeout_ms: 5000, ..QUICK };
+    let start = Instant::now();
+    let (dead, quick) = (server.address(0, 0), server.address(1, 0));
+    let dead = std::thread::spawn(move || {
+        Probing::of(daily, 1).compat().records(&[("dead", dead)]).remove("dead")
+    });
+    let records = Probing::of(QUICK, 10).compat().records(&[("quick", quick)]);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(bits(&records["quick"]), ["4---X-RH"; 10]);
+    let dead = dead.join().unwrap().expect("its record");
+    assert_eq!(bits(&dead), ["--------"]);
+}
+
+#[test]
+fn r03402_timeout_bounds_the_whole_probe_and_not_the_pause_between_bytes() {
+    let drip = vec![
+        Step::AwaitRequest,
+        Step::Send(b"HTTP/1.1 200 OK\r\n".to_vec()),
+        Step::Drip(b"X-Slow: 0123456789012345678901\r\n\r\n".to_vec(), Duration::from_millis(50)),
+    ];
+    let parameters =
+        ProbeParameters { timeout_ms: 500, window: 2, threshold: 1, initial: 1, ..QUICK };
+    for probing in [Probing::of(parameters, 3).compat(), Probing::of(parameters, 3)] {
+        let records = records(&probing, vec![drip.clone()]);
+        assert_eq!(bits(&records), ["4---Xr--"; 3]);
+        assert_eq!(records[2].state, "sick");
+    }
+}
+
+#[test]
+fn s00002_two_bad_answers_over_http_1_0_make_a_window_of_two_sick() {
+    let parameters = ProbeParameters { window: 2, threshold: 1, initial: 0, ..QUICK };
+    let good = || reply(b"HTTP/1.0 200 OK\r\n\r\n");
+    let bad = || reply(b"HTTP/1.0 400 Bad Request\r\n\r\n");
+    let probing = Probing::of(parameters, 6).compat();
+    let records = records(&probing, vec![good(), bad(), bad(), good(), good(), good()]);
+    assert_eq!(
+        states(&records),
+        [
+            "Went healthy",
+            "Still healthy",
+            "Went sick",
+            "Went healthy",
+            "Still healthy",
+            "Still healthy"
+        ]
+    );
+    assert_eq!(records[2].text, "HTTP/1.0 400 Bad Request");
+}
+
+#[test]
+fn v00014_two_of_three_good_from_nothing_take_two_good_probes() {
+    let parameters = ProbeParameters { window: 3, threshold: 2, initial: 0, ..QUICK };
+    for probing in [Probing::of(parameters, 3).compat(), Probing::of(parameters, 3)] {
+        let records = records(&probing, vec![reply(OK)]);
+        assert_eq!(states(&records), ["Still sick", "Went healthy", "Still healthy"]);
+        let counts: Vec<_> =
+            records.iter().map(|all| (all.good, all.threshold, all.window)).collect();
+        assert_eq!(counts, [(1, 2, 3), (2, 2, 3), (3, 2, 3)]);
+    }
+}
