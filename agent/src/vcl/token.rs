@@ -143,10 +143,8 @@ fn delimited(rest: &[u8], offset: usize) -> Result<Option<(Kind, usize)>, LexFau
     let inside = &rest[length..];
     let end = inside.windows(close.len()).position(|window| window == close);
     let is_line = length == 1;
-    let whole = end.filter(|end| {
-        !inside[..*end].contains(&0)
-            && !(is_line && inside[..*end].iter().any(|byte| matches!(byte, b'\r' | b'\n')))
-    });
+    let ends_early = |byte: &u8| *byte == 0 || (is_line && matches!(byte, b'\r' | b'\n'));
+    let whole = end.filter(|end| !inside[..*end].iter().any(ends_early));
     let Some(end) = whole else {
         return Err(LexFault { offset, problem, mend });
     };
