@@ -327,7 +327,7 @@ impl<'a> Draft<'a, '_, '_> {
                 (Some(_), _) => "the pool has no backends: its backends_file lists none",
                 _ => "the pool has no backends",
             };
-            let mend = "add backends = [\"ADDRESS:PORT\", …], backends_file, backends_range or vcl";
+            let mend = "add backends = [\"ADDRESS:PORT\", …], backends_file or backends_range";
             self.report.error(&self.place(), problem, mend);
         }
     }

@@ -143,11 +143,8 @@ fn delimited(rest: &[u8], offset: usize) -> Result<Option<(Kind, usize)>, LexFau
     let inside = &rest[length..];
     let end = inside.windows(close.len()).position(|window| window == close);
     let is_line = length == 1;
-    let whole = end.filter(|end| {
-        let text = &inside[..*end];
-        let breaks = is_line && text.iter().any(|byte| matches!(byte, b'\r' | b'\n'));
-        !(breaks || text.contains(&0))
-    });
+    let ends_early = |byte: &u8| *byte == 0 || (is_line && matches!(byte, b'\r' | b'\n'));
+    let whole = end.filter(|end| !inside[..*end].iter().any(ends_early));
     let Some(end) = whole else {
         return Err(LexFault { offset, problem, mend });
     };

@@ -26,11 +26,11 @@ impl Fields {
     /// A number; `~0U` is the largest.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         let value = self.value(name)?;
-        Some(if value == "~0U" { 0xffff_ffff } else { value.parse().unwrap() })
+        Some(if value == "~0U" { 0xffff_ffff } else { value.parse().expect("a number") })
     }
 
     pub(crate) fn seconds(&self, name: &str) -> Option<f64> {
-        self.value(name).map(|value| value.parse().unwrap())
+        self.value(name).map(|value| value.parse().expect("a number"))
     }
 
     /// C strings that stand side by side, decoded.
@@ -41,9 +41,9 @@ impl Fields {
 
 /// Has the text compiled.
 pub(crate) fn compile(text: &str) -> Answer {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("t.vcl");
-    fs::write(&file, text).unwrap();
+    fs::write(&file, text).expect("a file");
     let output = Command::new("varnishd")
         .args(["-C", "-p", "vcc_allow_inline_c=on", "-f"])
         .arg(&file)
@@ -76,7 +76,7 @@ fn structures(c: &str, head: &str) -> Vec<Fields> {
             let line = line.trim();
             match line.strip_prefix('.').and_then(|rest| rest.split_once(" =")) {
                 Some((name, value)) => fields.push((name.to_owned(), value.trim().to_owned())),
-                None => fields.last_mut().unwrap().1.push_str(line),
+                None => fields.last_mut().expect("a field began before").1.push_str(line),
             }
         }
         for (_, value) in &mut fields {
@@ -102,8 +102,8 @@ fn decode(literals: &str) -> Vec<u8> {
                     b't' => (1, b'\t'),
                     _ if octal == 0 => (1, rest[0]),
                     _ => {
-                        let digits = std::str::from_utf8(&rest[..octal]).unwrap();
-                        (octal, u8::from_str_radix(digits, 8).unwrap())
+                        let digits = std::str::from_utf8(&rest[..octal]).expect("digits");
+                        (octal, u8::from_str_radix(digits, 8).expect("an octal byte"))
                     }
                 };
                 bytes.push(value);
