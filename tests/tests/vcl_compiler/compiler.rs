@@ -1,8 +1,4 @@
 //! `varnishd -C`: its errors, and the C that it makes of a VCL.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking; the lint spares only the #[test] functions themselves"
-)]
 
 use std::fs;
 use std::process::Command;
