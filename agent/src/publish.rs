@@ -179,7 +179,9 @@ impl Sink for Publisher {
         }
         match change.cause {
             ChangeCause::Probe => self.waiting.push((seat.target, transition)),
-            ChangeCause::Silence | ChangeCause::Override => self.journal.push(transition),
+            ChangeCause::Initial | ChangeCause::Silence | ChangeCause::Override => {
+                self.journal.push(transition);
+            }
         }
         self.write(prober, seat.target);
     }
@@ -262,5 +264,89 @@ fn record(subject: &Subject, history: &History, prober: &Prober) -> TargetRecord
         state,
         indeterminate: history.indeterminate,
         reserved: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sickbay_core::sim::{Behaviour, Occurrence, Peer, Sim};
+    use sickbay_shared::limits::WORD_BACKENDS;
+
+    use super::*;
+    use crate::config::{self, Overrides};
+    use crate::kernel::Sizes;
+    use crate::shard;
+
+    const SECOND_NS: Nanos = 1_000_000_000;
+
+    /// A publisher of one pool of one backend, and the simulation of its probes.
+    struct Rig {
+        board: Arc<Board>,
+        publisher: Publisher,
+        sim: Sim,
+        now: Nanos,
+    }
+
+    impl Rig {
+        fn new(text: &str) -> Self {
+            let overrides = Overrides::default();
+            let fleet = config::parse(text, Path::new("t.toml"), &overrides).unwrap().fleet;
+            let plan = shard::split(&fleet, 1).remove(0);
+            let sizes = Sizes { backends: WORD_BACKENDS, ..Sizes::default() };
+            let board = Arc::new(Board::in_memory(&sizes).unwrap());
+            let journal = Arc::new(Journal::default());
+            let publisher = Publisher::new(Arc::clone(&board), journal, &fleet, 0, &plan);
+            Self { board, publisher, sim: Sim::new(&plan.plan, 1, SECOND_NS), now: SECOND_NS }
+        }
+
+        /// Runs for so long; whether the backend takes new flows then.
+        fn takes_new_after(&mut self, span_ns: Nanos) -> bool {
+            self.now += span_ns;
+            let mut changes = Vec::new();
+            self.sim.run_until(self.now, &mut |traced| {
+                if let Occurrence::Change(change) = traced.what {
+                    changes.push(change);
+                }
+            });
+            for change in changes {
+                self.publisher.on_change(self.sim.prober(), &change, self.now);
+            }
+            self.board.takes_new(0)
+        }
+    }
+
+    const SERVICE: &str = "\
+        [service.web]\naddress = \"192.0.2.9\"\nport = 80\nprotocol = \"tcp\"\npool = \"web\"\n";
+    const PACE: &str = "interval = \"1s\"\ntimeout = \"500ms\"\nwindow = 3\nthreshold = 2\n";
+
+    #[test]
+    fn backend_takes_flows_only_while_each_of_its_probes_passes() {
+        let mut rig = Rig::new(&format!(
+            "[probe.deep]\nurl = \"/deep\"\n{PACE}[probe.flat]\nurl = \"/flat\"\n{PACE}\
+             [pool.web]\nprobe = [\"flat\", \"deep\"]\nbackends = [\"192.0.2.1:80\"]\n{SERVICE}"
+        ));
+        assert!(rig.takes_new_after(5 * SECOND_NS));
+        for target in [0, 1] {
+            let refuses = Peer { behaviour: Behaviour::Refuses, ..Peer::HEALTHY };
+            rig.sim.set_peer(TargetIndex(target), refuses);
+            assert!(!rig.takes_new_after(5 * SECOND_NS), "target {target} fails");
+            rig.sim.set_peer(TargetIndex(target), Peer::HEALTHY);
+            assert!(rig.takes_new_after(5 * SECOND_NS), "target {target} passes again");
+        }
+    }
+
+    #[test]
+    fn backend_that_begins_healthy_takes_flows_from_the_start() {
+        let mut rig = Rig::new(&format!(
+            "[probe.p]\nurl = \"/p\"\ninitial = 2\n{PACE}\
+             [pool.web]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n{SERVICE}"
+        ));
+        let refuses = Peer { behaviour: Behaviour::Refuses, ..Peer::HEALTHY };
+        rig.sim.set_peer(TargetIndex(0), refuses);
+        // Its first probe fails; of three results two, those assumed, are still good.
+        assert!(rig.takes_new_after(SECOND_NS));
+        assert!(!rig.takes_new_after(5 * SECOND_NS), "and none when it does not answer");
     }
 }

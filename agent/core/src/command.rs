@@ -296,6 +296,8 @@ pub struct Change {
 /// Why a verdict changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeCause {
+    /// The results assumed at the start are enough: healthy before the first probe.
+    Initial,
     /// A probe's result.
     Probe,
     /// Nothing determinate came for too long.

@@ -47,6 +47,8 @@ pub struct Transition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Why {
+    /// The results assumed at the start are enough.
+    Initial,
     /// A probe's result.
     Probe,
     /// No result that says anything for too long.
@@ -58,6 +60,7 @@ pub enum Why {
 impl From<ChangeCause> for Why {
     fn from(cause: ChangeCause) -> Self {
         match cause {
+            ChangeCause::Initial => Self::Initial,
             ChangeCause::Probe => Self::Probe,
             ChangeCause::Silence => Self::Silence,
             ChangeCause::Override => Self::Operator,
@@ -98,6 +101,7 @@ impl TransitionView {
     pub fn text(&self) -> String {
         let mut text = format!("{} went {}: ", self.name, self.to.word());
         match self.why {
+            Why::Initial => text.push_str("assumed at the start, by `initial`"),
             Why::Operator => text.push_str("set by an operator"),
             Why::Silence => text.push_str("no result that says anything for too long"),
             Why::Probe => text.push_str(&self.reckoning()),

@@ -50,7 +50,14 @@ impl Judges {
             .collect();
         let warming = judges.iter().filter(|judge| judge.verdict == Verdict::Warming);
         let warming_count = warming.count() as u32;
-        Self { judges, changed_head: NONE, changed_tail: NONE, warming_count }
+        let mut all = Self { judges, changed_head: NONE, changed_tail: NONE, warming_count };
+        // Whoever publishes begins with nobody healthy, so those that are have to be told.
+        for index in 0..all.judges.len() as u32 {
+            if all.judges[index as usize].verdict != Verdict::Warming {
+                all.queue(index, ChangeCause::Initial);
+            }
+        }
+        all
     }
 
     pub(super) fn target(&self, judge: u32) -> u32 {
@@ -143,6 +150,12 @@ impl Judges {
         }
         self.warming_count += u32::from(judge.verdict == Verdict::Warming);
         self.warming_count -= u32::from(before == Verdict::Warming);
+        self.queue(index, cause);
+    }
+
+    /// Puts a judge into the queue of changes, once.
+    fn queue(&mut self, index: u32, cause: ChangeCause) {
+        let judge = &mut self.judges[index as usize];
         if judge.queued.replace(cause).is_some() {
             return;
         }
@@ -166,7 +179,7 @@ impl Judge {
             probed,
             word: Override::Auto,
             verdict: probed.state(),
-            told: probed.state(),
+            told: Verdict::Warming,
             queued: None,
         }
     }
