@@ -61,26 +61,7 @@ fn fixtures_meet_their_fate_in_the_kernel() {
 #[test]
 fn every_map_of_the_abi_is_in_the_object() {
     let steering = Steering::load();
-    let names = [
-        abi::HEADER,
-        abi::HEARTBEATS,
-        abi::TAKES_NEW,
-        abi::SERVES_OLD,
-        abi::ALLOWED,
-        abi::GROUP_COUNTS,
-        abi::POOLS,
-        abi::POOL_COUNTS,
-        abi::SERVICES,
-        abi::SLOTS,
-        abi::BACKENDS,
-        abi::TARGETS,
-        abi::FLOWS_V4,
-        abi::FLOWS_V6,
-        abi::SERVICE_COUNTERS,
-        abi::BACKEND_COUNTERS,
-        abi::GLOBAL_COUNTERS,
-    ];
-    let missing: Vec<&str> = names.into_iter().filter(|name| !steering.has_map(name)).collect();
+    let missing: Vec<&str> = abi::MAPS.into_iter().filter(|name| !steering.has_map(name)).collect();
     assert_eq!(missing, Vec::<&str>::new());
 }
 

@@ -7,26 +7,6 @@ use sickbay_shared::abi::{self, GlobalCounters};
 use sickbay_shared::pod::Pod;
 
 const XDP_PASS: u32 = 2;
-/// Every map of the ABI.
-const MAPS: [&str; 17] = [
-    abi::HEADER,
-    abi::HEARTBEATS,
-    abi::TAKES_NEW,
-    abi::SERVES_OLD,
-    abi::ALLOWED,
-    abi::GROUP_COUNTS,
-    abi::POOLS,
-    abi::POOL_COUNTS,
-    abi::SERVICES,
-    abi::SLOTS,
-    abi::BACKENDS,
-    abi::TARGETS,
-    abi::FLOWS_V4,
-    abi::FLOWS_V6,
-    abi::SERVICE_COUNTERS,
-    abi::BACKEND_COUNTERS,
-    abi::GLOBAL_COUNTERS,
-];
 
 fn loaded() -> Object {
     let path: PathBuf = sickbay_tests::steering::object();
@@ -42,9 +22,9 @@ fn every_map_and_program_of_the_abi_loads_under_libbpf() {
     let object = loaded();
     let mut maps: Vec<String> =
         object.maps().map(|map| map.name().to_string_lossy().into_owned()).collect();
-    maps.retain(|name| MAPS.contains(&name.as_str()));
+    maps.retain(|name| abi::MAPS.contains(&name.as_str()));
     maps.sort();
-    let mut wanted = MAPS.to_vec();
+    let mut wanted = abi::MAPS.to_vec();
     wanted.sort_unstable();
     assert_eq!(maps, wanted);
     let mut programs: Vec<String> =

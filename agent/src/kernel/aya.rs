@@ -20,7 +20,7 @@ use sickbay_shared::pod::Pod;
 
 use super::error::KernelError;
 use super::pins::Pins;
-use super::sizes::{MAPS, Sizes};
+use super::sizes::Sizes;
 
 /// Priority and handle of our filter where TC has no links: how it is found again.
 const CLSACT_PRIORITY: u16 = 49_001;
@@ -52,7 +52,7 @@ impl Loaded {
             loader.map_max_entries(name, entries).map_pin_path(name, pins.map(name));
         }
         let ebpf = loader.load(object).map_err(|error| not_loaded(&error))?;
-        if let Some(name) = MAPS.into_iter().find(|name| ebpf.map(name).is_none()) {
+        if let Some(name) = abi::MAPS.into_iter().find(|name| ebpf.map(name).is_none()) {
             return Err(KernelError::NotInObject { name });
         }
         let mut loaded = Self { ebpf };

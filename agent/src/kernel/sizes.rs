@@ -66,7 +66,7 @@ impl Sizes {
     /// Every map of the ABI with its entries.
     pub fn maps(&self) -> impl Iterator<Item = (&'static str, u32)> {
         let sizes = *self;
-        MAPS.iter().map(move |&name| {
+        abi::MAPS.iter().map(move |&name| {
             (name, sizes.entries(name).expect("entries knows every name of the list"))
         })
     }
@@ -83,27 +83,6 @@ impl Sizes {
         .find(|&(_, count, limit)| limit < count)
     }
 }
-
-/// Every map of the ABI.
-pub(super) const MAPS: [&str; 17] = [
-    abi::HEADER,
-    abi::HEARTBEATS,
-    abi::TAKES_NEW,
-    abi::SERVES_OLD,
-    abi::ALLOWED,
-    abi::GROUP_COUNTS,
-    abi::POOLS,
-    abi::POOL_COUNTS,
-    abi::SERVICES,
-    abi::SLOTS,
-    abi::BACKENDS,
-    abi::TARGETS,
-    abi::FLOWS_V4,
-    abi::FLOWS_V6,
-    abi::SERVICE_COUNTERS,
-    abi::BACKEND_COUNTERS,
-    abi::GLOBAL_COUNTERS,
-];
 
 #[cfg(test)]
 mod tests {

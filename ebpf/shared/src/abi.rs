@@ -52,6 +52,27 @@ pub const BACKEND_COUNTERS: &str = "BACKEND_COUNTERS";
 /// PERCPU_ARRAY of one [`GlobalCounters`].
 pub const GLOBAL_COUNTERS: &str = "GLOBAL_COUNTERS";
 
+/// Every map.
+pub const MAPS: [&str; 17] = [
+    HEADER,
+    HEARTBEATS,
+    TAKES_NEW,
+    SERVES_OLD,
+    ALLOWED,
+    GROUP_COUNTS,
+    POOLS,
+    POOL_COUNTS,
+    SERVICES,
+    SLOTS,
+    BACKENDS,
+    TARGETS,
+    FLOWS_V4,
+    FLOWS_V6,
+    SERVICE_COUNTERS,
+    BACKEND_COUNTERS,
+    GLOBAL_COUNTERS,
+];
+
 /// The XDP program's name in the object.
 pub const XDP_PROGRAM: &str = "sickbay_xdp";
 /// The TC program's name in the object.
