@@ -6,6 +6,8 @@ pub mod chance;
 pub mod datapath;
 /// A server for every address of a loopback.
 pub mod farm;
+/// Figures that a passing test shows.
+pub mod figures;
 /// A scripted server: one backend per behaviour.
 pub mod script;
 /// The steering programs in this kernel, run packet by packet.

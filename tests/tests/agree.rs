@@ -14,6 +14,7 @@ use sickbay_shared::model::{Bytes, ModelCounters};
 use sickbay_shared::packet::Flow;
 use sickbay_shared::steer::{Action, Outcome, decide};
 use sickbay_tests::chance::{Chance, World};
+use sickbay_tests::figures;
 use sickbay_tests::steering::{Entrance, Ran, Steering};
 
 /// More than any run of a batch takes; less than any two ages of entries differ by.
@@ -82,7 +83,8 @@ fn agree(entrance: Entrance, batches: u32, default_seed: u64) {
         }
     }
     let Seen { actions, outcomes } = seen;
-    println!("{} packets, by action: {actions:?}; {outcomes:?}", actions.values().sum::<u32>());
+    let total: u32 = actions.values().sum();
+    figures::show(&format!("{total} packets, seed {seed}, by action: {actions:?}; {outcomes:?}"));
     assert_eq!(actions.values().sum::<u32>(), batches * BATCH_PACKETS);
     let kinds = if entrance == Entrance::Xdp { 4 } else { 3 };
     assert_eq!(actions.len(), kinds, "an action was never taken");

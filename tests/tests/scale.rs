@@ -16,6 +16,7 @@ use sickbay_core::command::{Change, Report, Verdict};
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
 use sickbay_core::prober::Prober;
 use sickbay_tests::farm::Farm;
+use sickbay_tests::figures;
 
 const TARGETS: u32 = 10_000;
 const SECONDS: u32 = 30;
@@ -23,10 +24,8 @@ const PORT: u16 = 8080;
 
 #[test]
 fn ten_thousand_targets_are_probed_each_second_on_one_core() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: only root can make a network namespace");
-        return;
-    }
+    let is_root = nix::unistd::geteuid().is_root();
+    assert!(is_root, "only root can make a network namespace: run `cargo xtask test scale`");
     // The threads started below stay in this thread's namespace.
     let thread = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).expect("root can make a network namespace");
@@ -73,7 +72,7 @@ fn probe_ten_thousand_targets() {
     let lateness = &snapshot.histograms.lateness_ns;
     let us = |quantile| lateness.value_at_quantile(quantile) / 1000;
     let probes = counters.probes();
-    println!(
+    figures::show(&format!(
         "{probes} probes of {TARGETS} targets in {SECONDS} s; resident memory +{resident} KiB; \
          lateness p50 {} us, p99 {} us, p99.9 {} us; {:.2} system calls a probe; {:.1} us of CPU \
          a probe",
@@ -82,10 +81,10 @@ fn probe_ten_thousand_targets() {
         us(0.999),
         counters.enters() as f64 / probes as f64,
         watch.cpu_ns.load(Ordering::Relaxed) as f64 / 1000.0 / probes as f64,
-    );
+    ));
     for kind in OutcomeKind::ALL {
         if 0 < counters.outcomes(kind) {
-            println!("  {}: {}", kind.name(), counters.outcomes(kind));
+            figures::show(&format!("  {}: {}", kind.name(), counters.outcomes(kind)));
         }
     }
     assert_eq!(counters.stray(), 0);
