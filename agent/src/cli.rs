@@ -27,7 +27,7 @@ pub mod table;
 /// `sickbay watch`: transitions and polls as they happen.
 pub mod watch;
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -143,7 +143,10 @@ fn start_log() {
         complain(&format!("SICKBAY_LOG: {error}; using info"));
         EnvFilter::new("info")
     });
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     let json = std::env::var_os("SICKBAY_LOG_FORMAT").is_some_and(|format| format == "json");
     let started = if json { builder.json().try_init() } else { builder.try_init() };
     if let Err(error) = started {

@@ -162,10 +162,11 @@ impl Agent {
             }
         }
         tracing::info!(
-            "ready: {} of {} backends healthy, {} services, {}",
+            "ready: {} of {} backends healthy, {} {}, {}",
             self.answers.healthy_count(),
             self.fleet.backends.len(),
             self.fleet.services.len(),
+            if self.fleet.services.len() == 1 { "service" } else { "services" },
             attached_text(&attached),
         );
         self.answers.set_attached(attached);
