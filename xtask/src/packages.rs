@@ -13,16 +13,16 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::build_ebpf;
 
 /// Programs, the package each comes in, and why it is needed.
-const PROGRAMS: [(&str, &str, &str); 6] = [
+const PROGRAMS: [(&str, &str, &str); 5] = [
     ("nginx", "nginx-light", "the web servers that play the backends"),
-    ("varnishd", "varnish", "the oracle of the conformance tests"),
     ("ip", "iproute2", "sets up the private networks"),
     ("ethtool", "ethtool", "sets the private interfaces up for XDP"),
     ("unshare", "util-linux", "makes the private environment"),
     ("setpriv", "util-linux", "ends the private environment with its maker"),
 ];
-/// Files that only the tests need, as [`PROGRAMS`]: what libbpf is built with.
-const TEST_FILES: [(&str, &str, &str); 4] = [
+/// Files that only the tests need, as [`PROGRAMS`]: their oracle, and what libbpf is built with.
+const TEST_FILES: [(&str, &str, &str); 5] = [
+    ("/usr/sbin/varnishd", "varnish", "the oracle of the conformance tests"),
     ("/usr/bin/make", "make", "builds libbpf, the tests' second loader"),
     ("/usr/bin/pkg-config", "pkg-config", "finds libelf for libbpf"),
     ("/usr/include/libelf.h", "libelf-dev", "libbpf reads objects with it"),
