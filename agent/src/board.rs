@@ -136,7 +136,8 @@ impl Board {
     /// Backends of pool `pool` that take new flows; 0 past the end.
     #[must_use]
     pub fn pool_count(&self, pool: u32) -> u64 {
-        self.pool_counts.word(pool).map_or(0, |count| count.load(Ordering::Acquire))
+        let count = self.pool_counts.word(pool);
+        count.map_or(0, |count| count.load(Ordering::Acquire) & u64::from(u32::MAX))
     }
 
     /// Backends of the group that bitmap word `word` lies in that take new flows; 0 past the end.

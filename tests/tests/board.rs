@@ -106,7 +106,7 @@ fn header_and_heartbeat_are_where_readers_look() {
     board.beat(1);
     let header = element::<Header>(&host, "HEADER", 0);
     assert_eq!(header.magic.to_le_bytes(), *b"sickbay\0");
-    assert_eq!((header.abi_version, header.shard_count), (1, 2));
+    assert_eq!((header.abi_version, header.shard_count), (0x0001_0000, 2));
     let other = Board::open(&host.pins("main")).unwrap();
     assert_eq!(other.checked_header().unwrap(), header);
     assert_eq!(other.last_beat_ns(0), 0);
@@ -139,11 +139,15 @@ fn services_and_pools_are_found_by_their_keys() {
 
     let key = ServiceKey { address: [9; 16], port: [0, 80], protocol: 6, family: 6 };
     let service = Service { hash_seed: 3, index: 1, slot_count: 1021, ..Service::default() };
-    datapath.insert_service(&key, &service).unwrap();
-    assert_eq!(read::<Service>(&host, "SERVICES", key.as_bytes()), service);
+    datapath.set_service(&service).unwrap();
+    assert_eq!(element::<Service>(&host, "SERVICES", 1), service);
+    let beyond = datapath.set_service(&Service { index: 4, ..service }).unwrap_err().to_string();
+    assert!(beyond.starts_with("map SERVICES: "), "{beyond}");
+    datapath.insert_service_key(&key, 1).unwrap();
+    assert_eq!(read::<u32>(&host, "SERVICE_KEYS", key.as_bytes()), 1);
     for port in 0..4 {
         let other = ServiceKey { port: [1, port], ..key };
-        let inserted = datapath.insert_service(&other, &service);
+        let inserted = datapath.insert_service_key(&other, 1);
         assert_eq!(inserted.is_ok(), port < 3, "room for four: {inserted:?}");
     }
 }
@@ -164,11 +168,11 @@ fn counters_are_summed_over_the_cpus() {
     let cpus = u64::from(possible_cpu_count().unwrap());
     let service =
         ServiceCounters { steered_packets: 3, kept_on_sick: 5, ..ServiceCounters::default() };
-    set_counters::<128, _>(&host, "SERVICE_COUNTERS", 2, service);
+    set_counters::<256, _>(&host, "SERVICE_COUNTERS", 2, service);
     let backend = BackendCounters { skipped: 7, unresolved: 1, ..BackendCounters::default() };
     set_counters::<64, _>(&host, "BACKEND_COUNTERS", 127, backend);
     let global = GlobalCounters { not_ip: 2, broken_table: 1, ..GlobalCounters::default() };
-    set_counters::<64, _>(&host, "GLOBAL_COUNTERS", 0, global);
+    set_counters::<128, _>(&host, "GLOBAL_COUNTERS", 0, global);
 
     let counters = datapath.counters().unwrap();
     let service = ServiceCounters {

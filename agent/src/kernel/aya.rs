@@ -67,15 +67,22 @@ impl Loaded {
         Ok(loaded)
     }
 
-    pub(super) fn insert_service(
+    pub(super) fn set_service(&mut self, service: &Service) -> Result<(), KernelError> {
+        let map = self.ebpf.map_mut(abi::SERVICES).expect("load checked that it is there");
+        Array::<&mut MapData, [u8; 128]>::try_from(map)
+            .and_then(|mut map| map.set(service.index, bytes(service), 0))
+            .map_err(|error| map_failed(abi::SERVICES, &error))
+    }
+
+    pub(super) fn insert_service_key(
         &mut self,
         key: &ServiceKey,
-        service: &Service,
+        index: u32,
     ) -> Result<(), KernelError> {
-        let map = self.ebpf.map_mut(abi::SERVICES).expect("load checked that it is there");
-        HashMap::<&mut MapData, [u8; 20], [u8; 64]>::try_from(map)
-            .and_then(|mut map| map.insert(bytes(key), bytes(service), 0))
-            .map_err(|error| map_failed(abi::SERVICES, &error))
+        let map = self.ebpf.map_mut(abi::SERVICE_KEYS).expect("load checked that it is there");
+        HashMap::<&mut MapData, [u8; 20], u32>::try_from(map)
+            .and_then(|mut map| map.insert(bytes(key), index, 0))
+            .map_err(|error| map_failed(abi::SERVICE_KEYS, &error))
     }
 
     pub(super) fn insert_pool(&mut self, index: u32, pool: &Pool) -> Result<(), KernelError> {

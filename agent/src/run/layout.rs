@@ -9,7 +9,10 @@ use sickbay_core::hash;
 use sickbay_core::maglev::{self, Member};
 use sickbay_shared::abi;
 use sickbay_shared::abi::{BackendRef, Header, ServiceKey, Slot};
-use sickbay_shared::limits::WORD_BACKENDS;
+use sickbay_shared::limits::{
+    DROP_RECORDS_PER_SECOND, EMBRYONIC_INSERTS_PER_SECOND, FLOW_INSERTS_PER_SECOND,
+    REPLIES_PER_SECOND, WORD_BACKENDS,
+};
 
 use crate::board::Board;
 use crate::fleet::{AllSick, Fleet, Mode, OnSick, Pool, Protocol, Service};
@@ -31,6 +34,7 @@ pub(super) fn sizes(fleet: &Fleet, shards: u32) -> Sizes {
         backends: words.unwrap_or(0) * WORD_BACKENDS,
         targets: count(fleet.targets.len()),
         services: count(fleet.services.len()),
+        service_keys: count(fleet.services.len()),
         slots: slots.unwrap_or(0),
         pools: count(fleet.pools.len()),
         ..Sizes::default()
@@ -71,7 +75,8 @@ pub(super) fn lay_out(
     for (index, service) in (0..).zip(&fleet.services) {
         let pool = &fleet.pools[service.pool];
         board.write_slots(service.slot_first, &table(fleet, service, pool));
-        datapath.insert_service(&key(service), &record(service, index))?;
+        datapath.set_service(&record(service, index))?;
+        datapath.insert_service_key(&key(service), index)?;
     }
     let header = Header {
         shard_count: place.shards,
@@ -79,6 +84,10 @@ pub(super) fn lay_out(
         backend_count: sizes(fleet, place.shards).backends,
         target_count: u32::try_from(fleet.targets.len()).expect("targets are counted in u32"),
         heartbeat_limit_ns: HEARTBEAT_LIMIT_NS,
+        embryonic_inserts_per_second: EMBRYONIC_INSERTS_PER_SECOND,
+        flow_inserts_per_second: FLOW_INSERTS_PER_SECOND,
+        replies_per_second: REPLIES_PER_SECOND,
+        drop_records_per_second: DROP_RECORDS_PER_SECOND,
         ..Header::default()
     };
     board.write_header(&header).map_err(|source| LayoutError::BootId { source })
@@ -170,9 +179,12 @@ fn record(service: &Service, index: u32) -> abi::Service {
             AllSick::Open => abi::ALL_SICK_OPEN,
             AllSick::Drop => abi::ALL_SICK_DROP,
         },
-        on_sick: match service.on_sick {
+        on_sick_tcp: match service.on_sick {
             OnSick::Keep => abi::ON_SICK_KEEP,
         },
+        // UDP has no end by which a flow would leave a sick backend.
+        on_sick_udp: abi::ON_SICK_REHASH,
+        backup_pool: abi::POOL_NONE,
         udp_idle_ns: service.udp_idle_ns,
         ..abi::Service::default()
     }

@@ -9,6 +9,8 @@
 mod backend;
 /// Counters, per CPU.
 mod counters;
+/// Samples of dropped packets.
+mod drops;
 /// Flows and their entries.
 mod flow;
 /// What a reader checks first.
@@ -22,14 +24,16 @@ mod target;
 
 pub use backend::*;
 pub use counters::*;
+pub use drops::*;
 pub use flow::*;
 pub use header::*;
 pub use service::*;
 pub use slot::*;
 pub use target::*;
 
-/// Version of this layout; [`Header::abi_version`] carries it.
-pub const ABI_VERSION: u32 = 1;
+/// Version of this layout, major:16 | minor:16: 1.0. [`Header::abi_version`] carries it. What comes
+/// later adds to it, and raises the minor; a reader of another major believes nothing.
+pub const ABI_VERSION: u32 = 1 << 16;
 /// First word of [`Header`]: "sickbay" and a NUL, read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"sickbay\0");
 
@@ -50,9 +54,16 @@ pub const ALLOWED: &str = "ALLOWED";
 pub const GROUP_COUNTS: &str = "GROUP_COUNTS";
 /// ARRAY of [`Pool`] by pool index.
 pub const POOLS: &str = "POOLS";
-/// ARRAY of u64 by pool index: set bits of [`TAKES_NEW`] in the whole pool. mmapable.
+/// ARRAY of u64 by pool index, mmapable: the set bits of [`TAKES_NEW`] in the whole pool (low 32
+/// bits) and [`POOL_PANICS`], changed together.
 pub const POOL_COUNTS: &str = "POOL_COUNTS";
-/// HASH of [`ServiceKey`] to [`Service`].
+/// HASH of [`ServiceKey`] to a service index (u32), or [`SERVICE_ECHO`].
+pub const SERVICE_KEYS: &str = "SERVICE_KEYS";
+/// LPM_TRIE of [`AddressPrefixKey`] to the number (u32) that stands for it in [`PORT_PREFIXES`].
+pub const ADDRESS_PREFIXES: &str = "ADDRESS_PREFIXES";
+/// LPM_TRIE of [`PortPrefixKey`] to a service index (u32), or [`SERVICE_ECHO`].
+pub const PORT_PREFIXES: &str = "PORT_PREFIXES";
+/// ARRAY of [`Service`] by service index, mmapable.
 pub const SERVICES: &str = "SERVICES";
 /// ARRAY of [`Slot`]: the Maglev tables of all services, one after the other. mmapable.
 pub const SLOTS: &str = "SLOTS";
@@ -64,6 +75,17 @@ pub const TARGETS: &str = "TARGETS";
 pub const FLOWS_V4: &str = "FLOWS_V4";
 /// LRU_HASH of [`FlowKeyV6`] to [`FlowEntry`].
 pub const FLOWS_V6: &str = "FLOWS_V6";
+/// LRU_HASH of [`FlowKeyV4`] to [`FlowEntry`]: SYNs whose flow has sent nothing else yet, so that a
+/// flood of them flushes no flow that matters.
+pub const EMBRYONIC_V4: &str = "EMBRYONIC_V4";
+/// LRU_HASH of [`FlowKeyV6`] to [`FlowEntry`], likewise.
+pub const EMBRYONIC_V6: &str = "EMBRYONIC_V6";
+/// LRU_HASH of [`FragmentKey`] to [`FragmentEntry`].
+pub const FRAGMENTS: &str = "FRAGMENTS";
+/// PERCPU_ARRAY of one [`Budget`].
+pub const BUDGETS: &str = "BUDGETS";
+/// RINGBUF of [`DropRecord`].
+pub const DROPS: &str = "DROPS";
 /// PERCPU_ARRAY of [`ServiceCounters`] by service index.
 pub const SERVICE_COUNTERS: &str = "SERVICE_COUNTERS";
 /// PERCPU_ARRAY of [`BackendCounters`] by backend index.
@@ -72,7 +94,7 @@ pub const BACKEND_COUNTERS: &str = "BACKEND_COUNTERS";
 pub const GLOBAL_COUNTERS: &str = "GLOBAL_COUNTERS";
 
 /// Every map.
-pub const MAPS: [&str; 17] = [
+pub const MAPS: [&str; 25] = [
     HEADER,
     HEARTBEATS,
     TAKES_NEW,
@@ -81,12 +103,20 @@ pub const MAPS: [&str; 17] = [
     GROUP_COUNTS,
     POOLS,
     POOL_COUNTS,
+    SERVICE_KEYS,
+    ADDRESS_PREFIXES,
+    PORT_PREFIXES,
     SERVICES,
     SLOTS,
     BACKENDS,
     TARGETS,
     FLOWS_V4,
     FLOWS_V6,
+    EMBRYONIC_V4,
+    EMBRYONIC_V6,
+    FRAGMENTS,
+    BUDGETS,
+    DROPS,
     SERVICE_COUNTERS,
     BACKEND_COUNTERS,
     GLOBAL_COUNTERS,

@@ -15,6 +15,11 @@ pub struct Pool {
     pub reserved: [u32; 6],
 }
 
+/// Flag in [`POOL_COUNTS`](super::POOL_COUNTS): fewer of the pool take new flows than its
+/// `panic_threshold`, and no more since than end the panic: a service with `all_sick = open` chooses
+/// from [`ALLOWED`](super::ALLOWED).
+pub const POOL_PANICS: u64 = 1 << 32;
+
 /// Where a backend's packets go.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

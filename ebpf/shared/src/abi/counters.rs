@@ -34,8 +34,28 @@ pub struct ServiceCounters {
     pub unresolved: u64,
     /// Packets of flows kept on a backend that is sick.
     pub kept_on_sick: u64,
+    /// New flows given to the backup pool.
+    pub backup: u64,
+    /// New flows given to a backend that is allowed because too few of the pool take new flows
+    /// (`panic_threshold`).
+    pub panic_open: u64,
+    /// New flows given to a backend that is allowed because the verdict against it is stale
+    /// (`stale = open`).
+    pub stale_open: u64,
+    /// Established flows that left a sick backend for another (`on_sick = rehash`).
+    pub moved_off_sick: u64,
+    /// Packets answered in a backend's name: RST, or port unreachable.
+    pub reset: u64,
+    /// Packets dropped because an answer was due and the budget for them was spent.
+    pub reset_over_budget: u64,
+    /// Entries that moved from the embryonic map to the lasting one: the flow's second packet.
+    pub promoted: u64,
+    /// Later fragments that followed their first.
+    pub fragments: u64,
+    /// ICMP errors that followed the flow they tell of.
+    pub icmp_errors: u64,
     /// Zero.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 10],
 }
 
 /// What happened to a backend's packets, per CPU. Never reset.
@@ -54,8 +74,10 @@ pub struct BackendCounters {
     pub diverted_in: u64,
     /// Packets dropped because its next hop is not known.
     pub unresolved: u64,
-    /// Zero.
-    pub reserved: [u64; 2],
+    /// Packets of its flows answered in its name because it is sick.
+    pub reset: u64,
+    /// Established flows that left it because it is sick.
+    pub moved_away: u64,
 }
 
 /// What happened to packets that belong to no service, per CPU.
@@ -76,12 +98,20 @@ pub struct GlobalCounters {
     /// Dropped (in `observe`: passed): a service without a usable table or backend record; a bug if
     /// it ever moves.
     pub broken_table: u64,
+    /// Answered: echo requests to a service's address.
+    pub echo_answered: u64,
+    /// Passed: later fragments whose first is not known.
+    pub fragment_unknown: u64,
+    /// Passed: ICMP that concerns no service's flow.
+    pub icmp_unrelated: u64,
+    /// Records that found no room in [`DROPS`](super::DROPS).
+    pub drop_records_lost: u64,
     /// Zero.
-    pub reserved: [u64; 2],
+    pub reserved: [u64; 6],
 }
 
 const _: () = {
-    assert!(size_of::<ServiceCounters>() == 128);
+    assert!(size_of::<ServiceCounters>() == 256);
     assert!(size_of::<BackendCounters>() == 64);
-    assert!(size_of::<GlobalCounters>() == 64);
+    assert!(size_of::<GlobalCounters>() == 128);
 };

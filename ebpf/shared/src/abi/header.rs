@@ -22,9 +22,28 @@ pub struct Header {
     pub target_count: u32,
     /// A heartbeat older than this is stale, in ns.
     pub heartbeat_limit_ns: u64,
+    /// Entries that one CPU may write into [`EMBRYONIC_V4`](super::EMBRYONIC_V4) and its like in
+    /// one second; 0 = none.
+    pub embryonic_inserts_per_second: u32,
+    /// Entries that one CPU may write into [`FLOWS_V4`](super::FLOWS_V4) and its like, and into
+    /// [`FRAGMENTS`](super::FRAGMENTS), in one second; 0 = none.
+    pub flow_inserts_per_second: u32,
+    /// Answers in a backend's name (RST, ICMP) that one CPU may send in one second; 0 = none.
+    pub replies_per_second: u32,
+    /// Records that one CPU may put into [`DROPS`](super::DROPS) in one second; 0 = none.
+    pub drop_records_per_second: u32,
+    /// [`HEADER_HAS_PREFIXES`].
+    pub flags: u32,
+    /// Zero.
+    pub reserved_word: u32,
     /// Zero; room for what later versions add.
-    pub reserved: [u64; 9],
+    pub reserved: [u64; 6],
 }
+
+/// Flag in [`Header::flags`]: some service is not of one address, port and protocol, so that what
+/// [`SERVICE_KEYS`](super::SERVICE_KEYS) does not know is looked for in
+/// [`ADDRESS_PREFIXES`](super::ADDRESS_PREFIXES).
+pub const HEADER_HAS_PREFIXES: u32 = 1;
 
 /// One shard's sign of life, alone on its cache line.
 #[repr(C, align(64))]
@@ -41,5 +60,6 @@ const _: () = {
     assert!(offset_of!(Header, generation) == 16);
     assert!(offset_of!(Header, boot_id) == 24);
     assert!(offset_of!(Header, heartbeat_limit_ns) == 48);
+    assert!(offset_of!(Header, flags) == 72);
     assert!(size_of::<Heartbeat>() == 64);
 };
