@@ -137,6 +137,9 @@ impl Prober {
         match (stage, event) {
             (Stage::Flying, Event::Connected) => self.on_connected(slot.0, now),
             (Stage::Flying, Event::Received(bytes)) => self.on_received(slot.0, bytes, now),
+            (Stage::Flying, Event::Discarded { byte_count }) => {
+                self.on_discarded(slot.0, byte_count, now);
+            }
             (Stage::Flying, Event::Failed { phase, errno }) => {
                 self.on_failed(slot.0, phase, errno, now);
             }
@@ -319,10 +322,7 @@ impl Prober {
 
     fn on_received(&mut self, slot: u32, bytes: &[u8], now: Nanos) {
         if self.probe_of(slot).compat.is_varnish() {
-            return match self.on_reply(slot, bytes) {
-                Some(outcome) => self.end(slot, outcome, now),
-                None => self.slots.want_receive(slot),
-            };
+            return self.on_reply(slot, bytes, now);
         }
         let target = &self.targets[self.slots.target(slot) as usize];
         let end = match &self.probes[target.probe()].kind {

@@ -30,9 +30,9 @@ pub(super) struct Slots {
 pub(super) enum Stage {
     /// No probe.
     Free,
-    /// A start or a receive has not been answered.
+    /// A start, a receive or a discard has not been answered.
     Flying,
-    /// The next receive has not been taken.
+    /// The next receive or discard has not been taken.
     Resting,
     /// The probe is over; the connection is not closed.
     Ended,
@@ -44,6 +44,7 @@ pub(super) enum Stage {
 enum Wanted {
     Nothing,
     Receive,
+    Discard,
     Cancel,
     Close,
 }
@@ -202,6 +203,12 @@ impl Slots {
         self.want(index, Wanted::Receive);
     }
 
+    /// The response goes on, and the rest of it says nothing.
+    pub(super) fn want_discard(&mut self, index: u32) {
+        self.slots[index as usize].stage = Stage::Resting;
+        self.want(index, Wanted::Discard);
+    }
+
     /// The probe is over: its report, and the connection wants closing.
     pub(super) fn end(&mut self, index: u32, outcome: Outcome, now: Nanos) -> Report {
         let slot = &mut self.slots[index as usize];
@@ -252,12 +259,15 @@ impl Slots {
                     self.free_head = index;
                 }
                 Wanted::Nothing => {}
-                Wanted::Receive => {
+                Wanted::Receive | Wanted::Discard => {
                     slot.stage = Stage::Flying;
                     if slot.expired {
                         self.want(index, Wanted::Cancel);
                     }
-                    return Some(Command::Receive { slot: slot_index });
+                    return Some(match wanted {
+                        Wanted::Discard => Command::Discard { slot: slot_index },
+                        _ => Command::Receive { slot: slot_index },
+                    });
                 }
                 Wanted::Cancel => return Some(Command::Cancel { slot: slot_index }),
                 Wanted::Close => {
