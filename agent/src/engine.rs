@@ -213,6 +213,9 @@ impl<S: Sink> Engine<S> {
                     let bytes = self.ring.received(tag.slot, length);
                     self.prober.on_event(slot, Event::Received(bytes), now);
                 }
+                Meaning::Discarded { byte_count } => {
+                    self.prober.on_event(slot, Event::Discarded { byte_count }, now);
+                }
                 Meaning::Failed { phase, errno } => {
                     self.prober.on_event(slot, Event::Failed { phase, errno }, now);
                 }
@@ -256,11 +259,16 @@ impl<S: Sink> Engine<S> {
                 let generation = self.slots.next_generation(slot);
                 let tag = |step| Tag { slot, generation, step };
                 self.ring.push_chain(target.0, last, tag)?;
-                self.slots.start(slot, last);
+                self.slots.start(slot, target.0, last);
             }
             Command::Receive { slot: SlotIndex(slot) } => {
                 self.ring.push_receive(self.slots.tag(slot, Step::Receive))?;
-                self.slots.receive(slot);
+                self.slots.read(slot, Step::Receive);
+            }
+            Command::Discard { slot: SlotIndex(slot) } => {
+                let tag = self.slots.tag(slot, Step::Discard);
+                self.ring.push_discard(self.slots.target(slot), tag)?;
+                self.slots.read(slot, Step::Discard);
             }
             Command::Cancel { slot: SlotIndex(slot) } => {
                 if let Some(step) = self.slots.cancel(slot) {

@@ -46,14 +46,19 @@ impl Sink for First {
 /// What the first probe of the endpoint comes to, with its bits.
 #[track_caller]
 fn first(endpoint: &Endpoint, kind: ProbeKind) -> (Outcome, String) {
+    first_as(endpoint, kind, Compat::Off)
+}
+
+#[track_caller]
+fn first_as(endpoint: &Endpoint, kind: ProbeKind, compat: Compat) -> (Outcome, String) {
     let rule = Rule::Window { window: 1, threshold: 1 };
     let plan = Plan {
         probes: vec![ProbeSpec {
             interval_ns: 100_000_000,
-            timeout_ns: 1_000_000_000,
+            timeout_ns: 10_000_000_000,
             kind,
             pace: Pace::STEADY,
-            compat: Compat::Off,
+            compat,
         }],
         targets: vec![TargetSpec {
             identity: 1,
@@ -152,6 +157,39 @@ fn banner_is_awaited_without_sending_anything() {
     let expected = Pattern::new(b"SSH-2.0").expect("a pattern");
     let seen = first(&endpoint(address.into(), b""), ProbeKind::Banner { expected, bytes_max: 99 });
     assert_eq!(seen, (Outcome::Matched, "4---X-RH".to_owned()));
+}
+
+/// Reads the request, answers with a body that takes many receives, and closes.
+fn answer_at_length(mut stream: impl Read + Write) {
+    let mut came = vec![0; GET.len()];
+    if stream.read_exact(&mut came).is_ok() {
+        let body = vec![b'x'; 10_000_000];
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n";
+        // The test fails by itself when this does.
+        let _sent = stream.write_all(head).and_then(|()| stream.write_all(&body));
+    }
+}
+
+#[test]
+fn large_body_is_drained_to_its_end_as_varnish_does() {
+    let path = std::env::temp_dir().join(format!("sickbay-body-{}.sock", std::process::id()));
+    let unix = UnixListener::bind(&path).expect("the directory is ours");
+    let ipv4 = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
+    let ipv6 = TcpListener::bind("[::1]:0").expect("loopback can be bound");
+    let cases = [
+        (Address::unix(path.to_str().expect("UTF-8")).expect("an address"), "--U-X-RH"),
+        (ipv4.local_addr().expect("it is bound").into(), "4---X-RH"),
+        (ipv6.local_addr().expect("it is bound").into(), "-6--X-RH"),
+    ];
+    std::thread::spawn(move || unix.incoming().flatten().for_each(answer_at_length));
+    for listener in [ipv4, ipv6] {
+        std::thread::spawn(move || listener.incoming().flatten().for_each(answer_at_length));
+    }
+    for (address, bits) in cases {
+        let seen = first_as(&endpoint(address, GET), ProbeKind::http(200), Compat::VARNISH);
+        assert_eq!(seen, (GOOD, bits.to_owned()), "{address}");
+    }
+    std::fs::remove_file(&path).expect("it is there");
 }
 
 #[test]

@@ -22,8 +22,14 @@ pub enum Command {
         /// The place.
         slot: SlotIndex,
     },
-    /// The deadline passed: cancel what the slot has in flight. The `Start` or `Receive` that it
-    /// cancels is still answered: `Failed` with ECANCELED, or what it had come to by then.
+    /// Receive once more, and throw away what comes: as much as is there. Answered by exactly one
+    /// `Discarded` or `Failed`.
+    Discard {
+        /// The place.
+        slot: SlotIndex,
+    },
+    /// The deadline passed: cancel what the slot has in flight. The `Start`, `Receive` or `Discard`
+    /// that it cancels is still answered: `Failed` with ECANCELED, or what it had come to by then.
     Cancel {
         /// The place.
         slot: SlotIndex,
@@ -42,6 +48,11 @@ pub enum Event<'a> {
     Connected,
     /// Bytes came; none means that the peer closed.
     Received(&'a [u8]),
+    /// Bytes came and were thrown away; none means that the peer closed.
+    Discarded {
+        /// How many.
+        byte_count: u64,
+    },
     /// The operation of this phase failed. In [`Phase::Socket`] there is nothing to close: the slot
     /// is free, and no [`Command::Close`] follows.
     Failed {

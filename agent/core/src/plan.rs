@@ -35,7 +35,8 @@ pub struct Plan {
     pub targets: Vec<TargetSpec>,
     /// Who judges what: a backend's verdict over a target's register. Sorted by target.
     pub judges: Vec<JudgeSpec>,
-    /// Probes in flight at once, at least 2. Targets that are sick hold at most half of them.
+    /// Probes in flight at once, at least 2. Targets that are sick, or whose last probe
+    /// ran into its deadline, hold at most half of them.
     pub slot_count: u32,
     /// Mixed into each target's phase, so that many hosts do not probe in lock-step.
     pub phase_seed: u64,

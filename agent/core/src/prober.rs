@@ -8,7 +8,8 @@
 //! there when the loop came to look wins over its deadline, however late the loop.
 //!
 //! **A probe.** A target's timer fires at each of its slots. Free: it queues for a place in flight,
-//! those that are not sick before those that are. Still queued from the slot before: that one is
+//! those that answered the last time before the untried, and these before the suspect: the sick, and
+//! those whose last probe ran into its deadline. Still queued from the slot before: that one is
 //! reported as [`LocalFault::NoSlot`]. Still in flight: the slot is skipped. A result that asks for
 //! another pace ([`Pace`](crate::plan::Pace)) moves the next slot. A probe whose deadline
 //! passes is cancelled, and ends when what was cancelled has answered.
@@ -31,7 +32,7 @@ pub use counters::Counters;
 use judge::Judges;
 use slot::{Slots, Stage};
 use target::{Place, Target};
-use waiting::Waiting;
+use waiting::{Standing, Waiting};
 
 mod answer;
 mod calendar;
@@ -125,7 +126,8 @@ impl Prober {
         let command = self
             .slots
             .next_wanted()
-            .or_else(|| self.start_healthy(now))
+            .or_else(|| self.start_from(Standing::Answering, now))
+            .or_else(|| self.start_from(Standing::Untried, now))
             .or_else(|| self.start_due(now));
         self.invariants();
         command
@@ -137,6 +139,9 @@ impl Prober {
         match (stage, event) {
             (Stage::Flying, Event::Connected) => self.on_connected(slot.0, now),
             (Stage::Flying, Event::Received(bytes)) => self.on_received(slot.0, bytes, now),
+            (Stage::Flying, Event::Discarded { byte_count }) => {
+                self.on_discarded(slot.0, byte_count, now);
+            }
             (Stage::Flying, Event::Failed { phase, errno }) => {
                 self.on_failed(slot.0, phase, errno, now);
             }
@@ -230,7 +235,9 @@ impl Prober {
             };
             self.on_due(target, now);
         }
-        self.start_healthy(now).or_else(|| self.start_sick(now))
+        [Standing::Answering, Standing::Untried, Standing::Suspect]
+            .into_iter()
+            .find_map(|standing| self.start_from(standing, now))
     }
 
     /// A target's slot has come.
@@ -252,8 +259,12 @@ impl Prober {
             Place::InFlight => self.counters.overlapped += u64::from(!target.is_postponed()),
             Place::Idle => {
                 target.wait(slot_ns);
-                let sick = self.judges.all_sick(target.judges());
-                self.waiting.push(&mut self.targets, index, sick);
+                let standing = if self.judges.all_sick(target.judges()) {
+                    Standing::Suspect
+                } else {
+                    target.standing()
+                };
+                self.waiting.push(&mut self.targets, index, standing);
             }
             Place::Waiting => {
                 let scheduled_ns = target.scheduled_ns();
@@ -272,28 +283,20 @@ impl Prober {
         }
     }
 
-    fn start_healthy(&mut self, now: Nanos) -> Option<Command> {
-        if !self.startable_healthy() {
+    fn start_from(&mut self, standing: Standing, now: Nanos) -> Option<Command> {
+        if !self.has_room_for(standing) {
             return None;
         }
-        let target = self.waiting.pop(&mut self.targets, false)?;
-        Some(self.start(target, false, now))
+        let target = self.waiting.pop(&mut self.targets, standing)?;
+        Some(self.start(target, standing == Standing::Suspect, now))
     }
 
-    fn start_sick(&mut self, now: Nanos) -> Option<Command> {
-        if !self.startable_sick() {
-            return None;
-        }
-        let target = self.waiting.pop(&mut self.targets, true)?;
-        Some(self.start(target, true, now))
-    }
-
-    fn start(&mut self, index: u32, sick: bool, now: Nanos) -> Command {
+    fn start(&mut self, index: u32, suspect: bool, now: Nanos) -> Command {
         let target = &mut self.targets[index as usize];
         target.start();
         let probe = &self.probes[target.probe()];
         let head = matches!(probe.kind, ProbeKind::Http { head: true, .. });
-        let slot = self.slots.start(index, sick, target.scheduled_ns(), head, now);
+        let slot = self.slots.start(index, suspect, target.scheduled_ns(), head, now);
         self.deadlines.arm(slot, now.saturating_add(probe.timeout_ns));
         self.counters.started += 1;
         Command::Start { slot: SlotIndex(slot), target: TargetIndex(index) }
@@ -319,10 +322,7 @@ impl Prober {
 
     fn on_received(&mut self, slot: u32, bytes: &[u8], now: Nanos) {
         if self.probe_of(slot).compat.is_varnish() {
-            return match self.on_reply(slot, bytes) {
-                Some(outcome) => self.end(slot, outcome, now),
-                None => self.slots.want_receive(slot),
-            };
+            return self.on_reply(slot, bytes, now);
         }
         let target = &self.targets[self.slots.target(slot) as usize];
         let end = match &self.probes[target.probe()].kind {
@@ -373,8 +373,9 @@ impl Prober {
     /// A probe is over; its connection is still to be closed.
     fn end(&mut self, slot: u32, outcome: Outcome, now: Nanos) {
         self.deadlines.disarm(slot);
+        let expired = self.slots.is_expired(slot);
         let report = self.slots.end(slot, outcome, now);
-        self.targets[report.target.0 as usize].end();
+        self.targets[report.target.0 as usize].end(outcome, expired);
         self.counters.ended += 1;
         self.conclude(report, now);
         self.postpone(report.target.0, now);
@@ -407,21 +408,20 @@ impl Prober {
     }
 
     fn startable(&self) -> bool {
-        (self.startable_healthy() && self.waiting.any(false))
-            || (self.startable_sick() && self.waiting.any(true))
+        [Standing::Answering, Standing::Untried, Standing::Suspect]
+            .into_iter()
+            .any(|standing| self.waiting.any(standing) && self.has_room_for(standing))
     }
 
-    fn startable_healthy(&self) -> bool {
-        self.slots.any_free() && self.report_room()
-    }
-
-    fn startable_sick(&self) -> bool {
-        self.startable_healthy() && self.slots.sick_count() < self.slots.sick_count_max()
+    fn has_room_for(&self, standing: Standing) -> bool {
+        let suspects_full = self.slots.suspect_count_max() <= self.slots.suspect_count();
+        let excluded = standing == Standing::Suspect && suspects_full;
+        !excluded && self.slots.any_free() && self.report_room()
     }
 
     /// What always holds; looked at after each mutation in debug builds. O(1).
     fn invariants(&self) {
-        debug_assert!(self.slots.sick_count() <= self.slots.sick_count_max());
+        debug_assert!(self.slots.suspect_count() <= self.slots.suspect_count_max());
         debug_assert!(self.slots.unended_count() <= self.slots.used_count());
         debug_assert_eq!(self.deadlines.armed_count(), self.slots.unexpired_count());
         debug_assert_eq!(self.due.armed_count() as usize, self.targets.len());

@@ -17,8 +17,7 @@ pub use scan::scanned_status;
 #[derive(Clone, Copy, Debug)]
 pub struct Reply {
     line: StatusLine,
-    /// Bytes that came, those of the line and those after it.
-    byte_count: u64,
+    begun: bool,
     line_over: bool,
 }
 
@@ -35,11 +34,11 @@ pub enum Judged {
 
 impl Reply {
     /// Before the first byte.
-    pub const NEW: Self = Self { line: StatusLine::EMPTY, byte_count: 0, line_over: false };
+    pub const NEW: Self = Self { line: StatusLine::EMPTY, begun: false, line_over: false };
 
     /// Takes in bytes, as they come.
     pub fn on_bytes(&mut self, bytes: &[u8]) {
-        self.byte_count = self.byte_count.saturating_add(bytes.len() as u64);
+        self.begun |= !bytes.is_empty();
         for &byte in bytes {
             if self.line_over {
                 return;
@@ -55,7 +54,13 @@ impl Reply {
     /// Whether a byte came.
     #[must_use]
     pub const fn is_begun(&self) -> bool {
-        0 < self.byte_count
+        self.begun
+    }
+
+    /// Whether all that is kept of it has come.
+    #[must_use]
+    pub const fn is_line_over(&self) -> bool {
+        self.line_over
     }
 
     /// What it came to, judged by what came so far.

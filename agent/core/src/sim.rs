@@ -187,6 +187,10 @@ impl Sim {
                 flight.had = end;
                 Event::Received(&flight.response[first..end])
             }
+            Answer::Discarded { first, end } => {
+                flight.had = end;
+                Event::Discarded { byte_count: (end - first) as u64 }
+            }
         };
         self.prober.on_event(SlotIndex(slot), event, self.now);
     }
@@ -202,6 +206,10 @@ impl Sim {
             }
             Command::Receive { slot } => {
                 self.flights[slot.0 as usize].receive(now);
+                slot
+            }
+            Command::Discard { slot } => {
+                self.flights[slot.0 as usize].discard(now);
                 slot
             }
             Command::Cancel { slot } => {

@@ -88,6 +88,7 @@ enum Told {
     Nothing,
     Start(TargetIndex),
     Receive,
+    Discard,
     Cancel,
     Close,
 }
@@ -99,6 +100,7 @@ fn answer(prober: &mut Prober, slot: SlotIndex, told: Told, now: Nanos) -> bool 
         Told::Nothing => return false,
         Told::Close => Event::Closed,
         Told::Cancel => Event::Failed { phase: Phase::Connect, errno: 125 },
+        Told::Discard => Event::Discarded { byte_count: 5 },
         Told::Receive => Event::Received(b"hello"),
         // Every eighth refuses, one is this host's fault, one never answers; TCP and HTTP take
         // turns among the rest, HTTP in two pieces.
@@ -134,6 +136,7 @@ fn nothing_is_allocated_after_new() {
             let (slot, what) = match command {
                 Command::Start { slot, target } => (slot, Told::Start(target)),
                 Command::Receive { slot } => (slot, Told::Receive),
+                Command::Discard { slot } => (slot, Told::Discard),
                 Command::Cancel { slot } => (slot, Told::Cancel),
                 Command::Close { slot } => (slot, Told::Close),
             };

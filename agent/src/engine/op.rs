@@ -28,6 +28,8 @@ pub(super) enum Step {
     Cancel = 7,
     /// Close the direct descriptor.
     Close = 8,
+    /// Throw away what is there to receive.
+    Discard = 9,
 }
 
 impl Step {
@@ -38,7 +40,7 @@ impl Step {
             // There is a socket to close, so it is no failure of making one.
             Self::Option | Self::Bind | Self::Connect => Phase::Connect,
             Self::Send => Phase::Send,
-            Self::Receive | Self::Cancel | Self::Close => Phase::Receive,
+            Self::Receive | Self::Discard | Self::Cancel | Self::Close => Phase::Receive,
         }
     }
 
@@ -52,6 +54,7 @@ impl Step {
             6 => Self::Receive,
             7 => Self::Cancel,
             8 => Self::Close,
+            9 => Self::Discard,
             _ => return None,
         })
     }

@@ -16,6 +16,7 @@ pub(super) struct Slots {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
+    target: u32,
     generation: u32,
     pending: Pending,
     /// The step that was last tried to cancel.
@@ -29,8 +30,8 @@ enum Pending {
     Nothing,
     /// The one answer of a chain; `last` is its last step.
     Chain { last: Step },
-    /// The answer of a single receive.
-    Receive,
+    /// The answer of a single receive or discard.
+    Read(Step),
     /// The answer of a close.
     Close,
 }
@@ -44,6 +45,11 @@ pub(super) enum Meaning {
     Received {
         /// How many.
         length: usize,
+    },
+    /// So many bytes were thrown away.
+    Discarded {
+        /// How many.
+        byte_count: u64,
     },
     /// The command failed.
     Failed {
@@ -64,7 +70,7 @@ pub(super) enum Meaning {
 
 impl Slots {
     pub(super) fn new(count: u32) -> Self {
-        let free = Slot { generation: 0, pending: Pending::Nothing, cancelling: None };
+        let free = Slot { target: 0, generation: 0, pending: Pending::Nothing, cancelling: None };
         Self { slots: vec![free; count as usize].into() }
     }
 
@@ -73,19 +79,24 @@ impl Slots {
         (self.slots[slot as usize].generation + 1) % Tag::GENERATIONS
     }
 
-    /// The slot begins its next use, with a chain that ends with `last`.
-    pub(super) fn start(&mut self, slot: u32, last: Step) {
+    /// The target of the slot's present use.
+    pub(super) fn target(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].target
+    }
+
+    /// The slot begins its next use, for `target`, with a chain that ends with `last`.
+    pub(super) fn start(&mut self, slot: u32, target: u32, last: Step) {
         let generation = self.next_generation(slot);
         let place = &mut self.slots[slot as usize];
         debug_assert_eq!(place.pending, Pending::Nothing, "slot {slot} is in use");
-        *place = Slot { generation, pending: Pending::Chain { last }, cancelling: None };
+        *place = Slot { target, generation, pending: Pending::Chain { last }, cancelling: None };
     }
 
-    /// The slot begins a receive of its own.
-    pub(super) fn receive(&mut self, slot: u32) {
+    /// The slot begins a receive or a discard of its own.
+    pub(super) fn read(&mut self, slot: u32, step: Step) {
         let place = &mut self.slots[slot as usize];
         debug_assert_eq!(place.pending, Pending::Nothing, "slot {slot} is in use");
-        place.pending = Pending::Receive;
+        place.pending = Pending::Read(step);
         place.cancelling = None;
     }
 
@@ -102,7 +113,7 @@ impl Slots {
         let place = &mut self.slots[slot as usize];
         let step = match place.pending {
             Pending::Chain { .. } => Step::Connect,
-            Pending::Receive => Step::Receive,
+            Pending::Read(step) => step,
             Pending::Nothing | Pending::Close => return None,
         };
         place.cancelling = Some(step);
@@ -130,7 +141,7 @@ impl Slots {
         let answered = match place.pending {
             Pending::Nothing => false,
             Pending::Chain { last } => tag.step as u8 <= last as u8,
-            Pending::Receive => tag.step == Step::Receive,
+            Pending::Read(step) => tag.step == step,
             Pending::Close => tag.step == Step::Close,
         };
         if !answered {
@@ -153,7 +164,7 @@ impl Slot {
             return Meaning::Settled;
         };
         let next = match (self.pending, tried) {
-            (Pending::Receive, _) => Step::Receive,
+            (Pending::Read(step), _) => step,
             (Pending::Chain { last: Step::Connect }, _) => Step::Connect,
             (_, Step::Connect) => Step::Receive,
             (_, Step::Receive) => Step::Send,
@@ -174,6 +185,7 @@ fn meaning(step: Step, result: i32) -> Meaning {
     match (step, result) {
         (_, result) if result < 0 => Meaning::Failed { phase, errno: -result },
         (Step::Receive, length) => Meaning::Received { length: length as usize },
+        (Step::Discard, count) => Meaning::Discarded { byte_count: count as u64 },
         (Step::Connect, _) => Meaning::Connected,
         // A success that is posted all the same is a send that the peer cut short.
         _ => Meaning::Failed { phase, errno: libc::EPIPE },
@@ -189,7 +201,7 @@ mod tests {
 
     fn started(last: Step) -> Slots {
         let mut slots = Slots::new(2);
-        slots.start(1, last);
+        slots.start(1, 7, last);
         slots
     }
 
@@ -232,7 +244,7 @@ mod tests {
         let mut slots = started(TCP);
         let tag = slots.tag(1, Step::Connect);
         slots.on_completion(tag, 0);
-        slots.start(1, TCP);
+        slots.start(1, 7, TCP);
         assert_eq!(slots.on_completion(tag, 0), Meaning::Stray);
         assert_eq!(answer(&mut slots, Step::Connect, 0), Meaning::Connected);
     }
@@ -268,8 +280,21 @@ mod tests {
         slots.cancel(1);
         let tag = slots.tag(1, Step::Cancel);
         answer(&mut slots, Step::Connect, 0);
-        slots.start(1, TCP);
+        slots.start(1, 7, TCP);
         assert_eq!(slots.on_completion(tag, -libc::ENOENT), Meaning::Settled);
+    }
+
+    #[test]
+    fn cancel_of_a_discard_finds_the_discard() {
+        let mut slots = started(HTTP);
+        answer(&mut slots, Step::Receive, 2048);
+        slots.read(1, Step::Discard);
+        assert_eq!(slots.cancel(1), Some(Step::Discard));
+        let again = Meaning::CancelAgain(Step::Discard);
+        assert_eq!(answer(&mut slots, Step::Cancel, -libc::EALREADY), again);
+        assert_eq!(answer(&mut slots, Step::Receive, 7), Meaning::Stray);
+        let discarded = Meaning::Discarded { byte_count: 1 << 20 };
+        assert_eq!(answer(&mut slots, Step::Discard, 1 << 20), discarded);
     }
 
     #[test]

@@ -17,13 +17,18 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket as open, sockopt};
 
 use super::Features;
-use super::endpoint::{Endpoint, RawAddress, RawOption, raw_options, raw_source};
+use super::endpoint::{Address, Endpoint, RawAddress, RawOption, raw_options, raw_source};
 use super::error::EngineError;
 use super::op::{CHAIN_OPS_MAX, RingFull, Step, Tag};
 use crate::fleet::CloseMode;
 
 /// Bytes of one receive: a probe's response fits as a rule; longer ones take several receives.
 pub(super) const RECEIVE_BYTES: usize = 2048;
+/// Bytes that one discard throws away at most, from a TCP socket: as much as a receive queue holds
+/// as a rule (net.ipv4.tcp_rmem).
+const DISCARD_BYTES: u32 = 8 << 20;
+/// The same from a unix socket, where the kernel cannot but copy.
+const BIN_BYTES: usize = 256 * 1024;
 /// Submission entries: how many operations one system call can hand over.
 const SUBMISSION_ENTRIES: u32 = 1024;
 /// The most completion entries that a kernel gives a ring.
@@ -51,6 +56,8 @@ struct Arenas {
     targets: Box<[TargetMemory]>,
     requests: Box<[u8]>,
     buffers: Box<[Buffer]>,
+    /// Where bytes go that nobody wants: one for all slots, none unless a target may need it.
+    bin: Box<[UnsafeCell<u8>]>,
 }
 
 struct TargetMemory {
@@ -155,6 +162,25 @@ impl Ring {
     pub(super) fn push_receive(&mut self, tag: Tag) -> Result<(), RingFull> {
         let receive = self.receive(tag.slot).user_data(tag.pack());
         self.push(&[receive])?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Pushes a receive that throws away what is there.
+    pub(super) fn push_discard(&mut self, target: u32, tag: Tag) -> Result<(), RingFull> {
+        let discard = match self.arenas.targets[target as usize].address {
+            // The kernel copies nothing and does not look at the address (`man 7 tcp`: MSG_TRUNC,
+            // since 2.4).
+            RawAddress::Ipv4(_) | RawAddress::Ipv6(_) => {
+                opcode::Recv::new(Fixed(tag.slot), std::ptr::null_mut(), DISCARD_BYTES)
+                    .flags(libc::MSG_TRUNC)
+            }
+            RawAddress::Unix(_) => {
+                let bin = self.arenas.bin.as_ptr().cast_mut().cast::<u8>();
+                opcode::Recv::new(Fixed(tag.slot), bin, self.arenas.bin.len() as u32)
+            }
+        };
+        self.push(&[discard.build().user_data(tag.pack())])?;
         self.outstanding += 1;
         Ok(())
     }
@@ -308,7 +334,10 @@ impl Arenas {
         });
         let targets = targets.collect();
         let buffers = (0..slots).map(|_| Buffer(UnsafeCell::new([0; RECEIVE_BYTES]))).collect();
-        Self { targets, requests: requests.into(), buffers }
+        let any_unix = endpoints.iter().any(|it| matches!(it.address, Address::Unix(_)));
+        let bin_bytes = if any_unix { BIN_BYTES } else { 0 };
+        let bin = (0..bin_bytes).map(|_| UnsafeCell::new(0)).collect();
+        Self { targets, requests: requests.into(), buffers, bin }
     }
 }
 

@@ -10,21 +10,40 @@ use crate::reply::Judged;
 const EPIPE: i32 = 32;
 
 impl Prober {
-    /// Bytes came, or the peer closed: only then is the response judged. Some outcome when the
-    /// probe is over.
-    pub(super) fn on_reply(&mut self, slot: u32, bytes: &[u8]) -> Option<Outcome> {
-        if bytes.is_empty() {
-            return Some(self.judged_reply(slot));
-        }
+    /// Bytes came, or the peer closed: only then is the response judged.
+    pub(super) fn on_reply(&mut self, slot: u32, bytes: &[u8], now: Nanos) {
         self.slots.reply(slot).on_bytes(bytes);
-        if !self.slots.is_expired(slot) {
-            return None;
+        self.on_reply_read(slot, bytes.is_empty(), now);
+    }
+
+    /// Bytes came of which nothing is kept, or the peer closed.
+    pub(super) fn on_discarded(&mut self, slot: u32, byte_count: u64, now: Nanos) {
+        if !self.probe_of(slot).compat.is_varnish() {
+            debug_assert!(false, "slot {slot} reads all that comes and was told Discarded");
+            self.counters.unexpected_events += 1;
+            return;
         }
-        // Bytes still come and the deadline has passed: Varnish's `Poll timeout … exceeded`.
-        Some(match self.timed_out(slot, Phase::Receive) {
-            Outcome::TimedOut { .. } => Outcome::Truncated,
-            late => late,
-        })
+        self.on_reply_read(slot, byte_count == 0, now);
+    }
+
+    fn on_reply_read(&mut self, slot: u32, closed: bool, now: Nanos) {
+        let outcome = if closed {
+            self.judged_reply(slot)
+        } else if !self.slots.is_expired(slot) {
+            // The rest may be megabytes, and says nothing but that it is not the end.
+            return if self.slots.reply(slot).is_line_over() {
+                self.slots.want_discard(slot);
+            } else {
+                self.slots.want_receive(slot);
+            };
+        } else {
+            // Bytes still come and the deadline has passed: Varnish's `Poll timeout … exceeded`.
+            match self.timed_out(slot, Phase::Receive) {
+                Outcome::TimedOut { .. } => Outcome::Truncated,
+                late => late,
+            }
+        };
+        self.end(slot, outcome, now);
     }
 
     /// The deadline passed and what was in flight was cancelled.

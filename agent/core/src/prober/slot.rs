@@ -22,7 +22,7 @@ pub(super) struct Slots {
     unended_count: u32,
     /// Of these, whose deadline has not been seen to pass.
     unexpired_count: u32,
-    sick_count: u32,
+    suspect_count: u32,
 }
 
 /// How far a slot has come.
@@ -30,9 +30,9 @@ pub(super) struct Slots {
 pub(super) enum Stage {
     /// No probe.
     Free,
-    /// A start or a receive has not been answered.
+    /// A start, a receive or a discard has not been answered.
     Flying,
-    /// The next receive has not been taken.
+    /// The next receive or discard has not been taken.
     Resting,
     /// The probe is over; the connection is not closed.
     Ended,
@@ -44,6 +44,7 @@ pub(super) enum Stage {
 enum Wanted {
     Nothing,
     Receive,
+    Discard,
     Cancel,
     Close,
 }
@@ -54,8 +55,8 @@ struct Slot {
     wanted: Wanted,
     /// Stands in the list of those that want something, though it may have changed its mind.
     queued: bool,
-    /// Its target was sick when it started.
-    sick: bool,
+    /// Its target was [`Standing::Suspect`](super::Standing) when it started.
+    suspect: bool,
     /// The deadline passed.
     expired: bool,
     /// The loop came more than half the timeout late to see it pass.
@@ -77,7 +78,7 @@ impl Slots {
             stage: Stage::Free,
             wanted: Wanted::Nothing,
             queued: false,
-            sick: false,
+            suspect: false,
             expired: false,
             late: false,
             next: if index + 1 < count { index + 1 } else { NONE },
@@ -96,7 +97,7 @@ impl Slots {
             used_count: 0,
             unended_count: 0,
             unexpired_count: 0,
-            sick_count: 0,
+            suspect_count: 0,
         }
     }
 
@@ -148,12 +149,12 @@ impl Slots {
         self.unexpired_count
     }
 
-    pub(super) fn sick_count(&self) -> u32 {
-        self.sick_count
+    pub(super) fn suspect_count(&self) -> u32 {
+        self.suspect_count
     }
 
-    /// Slots that targets which are sick hold at most.
-    pub(super) fn sick_count_max(&self) -> u32 {
+    /// Slots that targets under suspicion hold at most.
+    pub(super) fn suspect_count_max(&self) -> u32 {
         self.slots.len() as u32 / 2
     }
 
@@ -161,7 +162,7 @@ impl Slots {
     pub(super) fn start(
         &mut self,
         target: u32,
-        sick: bool,
+        suspect: bool,
         scheduled_ns: Nanos,
         head: bool,
         now: Nanos,
@@ -171,7 +172,7 @@ impl Slots {
         debug_assert_eq!(slot.stage, Stage::Free);
         self.free_head = slot.next;
         slot.stage = Stage::Flying;
-        (slot.sick, slot.expired, slot.late) = (sick, false, false);
+        (slot.suspect, slot.expired, slot.late) = (suspect, false, false);
         (slot.target, slot.scheduled_ns, slot.started_ns) = (target, scheduled_ns, now);
         slot.response = Response::new(head);
         slot.banner = Banner::NEW;
@@ -179,7 +180,7 @@ impl Slots {
         self.used_count += 1;
         self.unended_count += 1;
         self.unexpired_count += 1;
-        self.sick_count += u32::from(sick);
+        self.suspect_count += u32::from(suspect);
         index
     }
 
@@ -200,6 +201,12 @@ impl Slots {
     pub(super) fn want_receive(&mut self, index: u32) {
         self.slots[index as usize].stage = Stage::Resting;
         self.want(index, Wanted::Receive);
+    }
+
+    /// The response goes on, and the rest of it says nothing.
+    pub(super) fn want_discard(&mut self, index: u32) {
+        self.slots[index as usize].stage = Stage::Resting;
+        self.want(index, Wanted::Discard);
     }
 
     /// The probe is over: its report, and the connection wants closing.
@@ -227,7 +234,7 @@ impl Slots {
         slot.stage = Stage::Free;
         slot.wanted = Wanted::Nothing;
         self.used_count -= 1;
-        self.sick_count -= u32::from(slot.sick);
+        self.suspect_count -= u32::from(slot.suspect);
         if !slot.queued {
             slot.next = self.free_head;
             self.free_head = index;
@@ -252,12 +259,15 @@ impl Slots {
                     self.free_head = index;
                 }
                 Wanted::Nothing => {}
-                Wanted::Receive => {
+                Wanted::Receive | Wanted::Discard => {
                     slot.stage = Stage::Flying;
                     if slot.expired {
                         self.want(index, Wanted::Cancel);
                     }
-                    return Some(Command::Receive { slot: slot_index });
+                    return Some(match wanted {
+                        Wanted::Discard => Command::Discard { slot: slot_index },
+                        _ => Command::Receive { slot: slot_index },
+                    });
                 }
                 Wanted::Cancel => return Some(Command::Cancel { slot: slot_index }),
                 Wanted::Close => {

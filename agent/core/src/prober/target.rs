@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::History;
 use super::calendar::{Calendar, Mood};
-use super::waiting::NONE;
+use super::waiting::{NONE, Standing};
 use crate::average;
 use crate::command::Outcome;
 use crate::limits::{UNKNOWN_INTERVALS, UNKNOWN_NS_MIN};
@@ -35,6 +35,7 @@ pub(super) struct Target {
     judge_first: u32,
     judge_count: u32,
     place: Place,
+    standing: Standing,
     family: Family,
     compat: Compat,
     /// Happy probes in the average, at most 4.
@@ -72,6 +73,7 @@ impl Target {
             judge_first: judge_first as u32,
             judge_count: judges.len() as u32,
             place: Place::Idle,
+            standing: Standing::Untried,
             family: spec.family,
             compat,
             // Varnish's average knows the assumed results as ones that took no time.
@@ -139,9 +141,21 @@ impl Target {
         self.place = Place::InFlight;
     }
 
-    pub(super) fn end(&mut self) {
+    /// Its probe is over; `expired` if its deadline had passed.
+    pub(super) fn end(&mut self, outcome: Outcome, expired: bool) {
         debug_assert_eq!(self.place, Place::InFlight);
         self.place = Place::Idle;
+        match outcome.good() {
+            Some(false) if expired => self.standing = Standing::Suspect,
+            Some(_) => self.standing = Standing::Answering,
+            // A fault of this host is held against nobody.
+            None => {}
+        }
+    }
+
+    /// What may be expected of its next probe, its judges aside.
+    pub(super) const fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// Whether it turned unknown just now: asked at each of its slots.

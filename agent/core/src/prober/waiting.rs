@@ -1,15 +1,26 @@
-//! Targets that are due and wait for a place in flight: two queues, first in, first out.
+//! Targets that are due and wait for a place in flight: a queue for each standing, first in, first
+//! out.
 
 use super::target::Target;
 
 /// End of a queue.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// What may be expected of a target's probe, by the last one; in the order of the queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It ends before its deadline, well or badly.
+    Answering,
+    /// Nothing: there has been none.
+    Untried,
+    /// It holds its place until its deadline, or its target is sick.
+    Suspect,
+}
+
 /// The queues, linked through [`Target::next_waiting`].
 #[derive(Debug)]
 pub(super) struct Waiting {
-    healthy: Queue,
-    sick: Queue,
+    queues: [Queue; 3],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -20,19 +31,17 @@ struct Queue {
 
 impl Default for Waiting {
     fn default() -> Self {
-        let empty = Queue { head: NONE, tail: NONE };
-        Self { healthy: empty, sick: empty }
+        Self { queues: [Queue { head: NONE, tail: NONE }; 3] }
     }
 }
 
 impl Waiting {
-    pub(super) fn any(&self, sick: bool) -> bool {
-        let queue = if sick { &self.sick } else { &self.healthy };
-        queue.head != NONE
+    pub(super) fn any(&self, standing: Standing) -> bool {
+        self.queues[standing as usize].head != NONE
     }
 
-    pub(super) fn push(&mut self, targets: &mut [Target], index: u32, sick: bool) {
-        let queue = self.queue(sick);
+    pub(super) fn push(&mut self, targets: &mut [Target], index: u32, standing: Standing) {
+        let queue = &mut self.queues[standing as usize];
         targets[index as usize].next_waiting = NONE;
         match queue.tail {
             NONE => queue.head = index,
@@ -41,8 +50,8 @@ impl Waiting {
         queue.tail = index;
     }
 
-    pub(super) fn pop(&mut self, targets: &mut [Target], sick: bool) -> Option<u32> {
-        let queue = self.queue(sick);
+    pub(super) fn pop(&mut self, targets: &mut [Target], standing: Standing) -> Option<u32> {
+        let queue = &mut self.queues[standing as usize];
         let index = queue.head;
         if index == NONE {
             return None;
@@ -52,9 +61,5 @@ impl Waiting {
             queue.tail = NONE;
         }
         Some(index)
-    }
-
-    fn queue(&mut self, sick: bool) -> &mut Queue {
-        if sick { &mut self.sick } else { &mut self.healthy }
     }
 }

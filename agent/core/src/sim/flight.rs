@@ -13,6 +13,8 @@ const ECONNREFUSED: i32 = 111;
 const ECANCELED: i32 = 125;
 /// Bytes that one receive takes at most.
 const RECEIVE_BYTES_MAX: usize = 4096;
+/// Bytes that one discard takes at most: fewer than the engine's, so that runs see several.
+const DISCARD_BYTES_MAX: usize = 65_536;
 
 /// What comes back for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,11 @@ pub(super) enum Answer {
     Connected,
     /// This part of the flight's response; empty = the peer closed.
     Bytes {
+        first: usize,
+        end: usize,
+    },
+    /// As many bytes of it are thrown away; none = the peer closed.
+    Discarded {
         first: usize,
         end: usize,
     },
@@ -100,15 +107,24 @@ impl Flight {
 
     /// The answer to a receive.
     pub(super) fn receive(&mut self, now: Nanos) {
+        self.read(RECEIVE_BYTES_MAX, |first, end| Answer::Bytes { first, end }, now);
+    }
+
+    /// The answer to a discard.
+    pub(super) fn discard(&mut self, now: Nanos) {
+        self.read(DISCARD_BYTES_MAX, |first, end| Answer::Discarded { first, end }, now);
+    }
+
+    fn read(&mut self, bytes_max: usize, answer: fn(usize, usize) -> Answer, now: Nanos) {
         let first = self.had;
         let there_ns = (self.first_ns + self.gap_ns * first as Nanos).max(now);
         (self.answer_ns, self.answer) = if first < self.response.len() {
-            let most = if self.gap_ns == 0 { RECEIVE_BYTES_MAX } else { 1 };
+            let most = if self.gap_ns == 0 { bytes_max } else { 1 };
             let end = self.response.len().min(first + most);
-            (there_ns, Answer::Bytes { first, end })
+            (there_ns, answer(first, end))
         } else {
             match self.last {
-                Last::Close => (there_ns, Answer::Bytes { first, end: first }),
+                Last::Close => (there_ns, answer(first, first)),
                 Last::Silence => (Nanos::MAX, Answer::Closed),
                 Last::Reset => {
                     (there_ns, Answer::Failed { phase: Phase::Receive, errno: ECONNRESET })

@@ -14,11 +14,20 @@ fn compat_plan(compat: Compat) -> Plan {
 fn answered(pieces: &[&[u8]]) -> (Report, Registers) {
     let mut bench = Bench::new(&compat_plan(Compat::VARNISH));
     let slot = bench.start();
-    for piece in pieces {
-        bench.event(slot, Event::Received(piece));
-        assert_eq!(bench.poll(), Some(Command::Receive { slot }));
+    let mut command = Command::Receive { slot };
+    for piece in pieces.iter().chain([&&b""[..]]) {
+        bench.event(
+            slot,
+            match command {
+                Command::Receive { .. } => Event::Received(piece),
+                Command::Discard { .. } => Event::Discarded { byte_count: piece.len() as u64 },
+                other => panic!("{other:?} is not how a response goes on"),
+            },
+        );
+        if !piece.is_empty() {
+            command = bench.poll().expect("the response goes on");
+        }
     }
-    bench.event(slot, Event::Received(b""));
     let report = bench.report();
     bench.close(slot);
     (report, bench.history().registers)
@@ -33,14 +42,35 @@ fn only_the_close_ends_a_response() {
 }
 
 #[test]
+fn what_follows_the_first_line_is_thrown_away_and_no_sooner() {
+    let whole_line = [b'x'; 127];
+    let cases: [(&[u8], bool); 6] = [
+        (b"HTTP/1.1 200 OK", false),
+        (b"HTTP/1.1 200 OK\r", true),
+        (b"HTTP/1.1 200 OK\n", true),
+        (b"HTTP/1.1 200\0", true),
+        (&whole_line[..126], false),
+        (&whole_line, true),
+    ];
+    for (said, over) in cases {
+        let mut bench = Bench::new(&compat_plan(Compat::VARNISH));
+        let slot = bench.start();
+        bench.event(slot, Event::Received(said));
+        let discard = Command::Discard { slot };
+        let expected = if over { discard } else { Command::Receive { slot } };
+        assert_eq!(bench.poll(), Some(expected), "{}", said.escape_ascii());
+    }
+}
+
+#[test]
 fn bytes_that_still_come_at_the_deadline_are_told_from_silence() {
     for compat in [Compat::VARNISH, Compat::Varnish { expect_close: false }] {
         let mut bench = Bench::new(&compat_plan(compat));
         let slot = bench.start();
         bench.event(slot, Event::Received(OK));
-        assert_eq!(bench.next(), Command::Receive { slot });
+        assert_eq!(bench.next(), Command::Discard { slot });
         assert_eq!(bench.next(), Command::Cancel { slot });
-        bench.event(slot, Event::Received(b"zzz"));
+        bench.event(slot, Event::Discarded { byte_count: 3 });
         assert_eq!(bench.report().outcome, Outcome::Truncated);
         assert_eq!(bench.history().registers, [1, 0, 0, 0, 1, 1, 0, 0]);
     }
@@ -51,9 +81,9 @@ fn close_that_crosses_the_cancel_counts() {
     let mut bench = Bench::new(&compat_plan(Compat::VARNISH));
     let slot = bench.start();
     bench.event(slot, Event::Received(OK));
-    assert_eq!(bench.next(), Command::Receive { slot });
+    assert_eq!(bench.next(), Command::Discard { slot });
     assert_eq!(bench.next(), Command::Cancel { slot });
-    bench.event(slot, Event::Received(b""));
+    bench.event(slot, Event::Discarded { byte_count: 0 });
     assert_eq!(bench.report().outcome, Outcome::Answered { status: 200, good: true });
 }
 
@@ -81,7 +111,7 @@ fn late_loop_says_nothing_of_a_silent_peer_and_something_of_one_that_spoke() {
         let slot = bench.start();
         if !said.is_empty() {
             bench.event(slot, Event::Received(said));
-            assert_eq!(bench.poll(), Some(Command::Receive { slot }));
+            assert!(matches!(bench.poll(), Some(Command::Discard { .. })));
         }
         bench.now += 10 * SECOND;
         assert_eq!(bench.poll(), Some(Command::Cancel { slot }));

@@ -142,17 +142,22 @@ fn answer_that_had_arrived_whole_counts_although_the_loop_read_half_of_it_too_la
     assert_eq!(log.reports[0].outcome, Outcome::Answered { status: 200, good: true });
 }
 
-#[test]
-fn dead_rack_does_not_starve_the_living() {
-    // 16 slots; 200 dead targets would want 200 * 0.5 s / 1 s = 100 of them.
-    let plan = plan(300, window(2, 1), 0, http(SECOND, 500 * MS), 16);
-    let mut sim = Sim::new(&plan, 1, START);
+/// 100 living targets, and 200 dead ones that would want 200 * 0.5 s / 1 s = 100 of the 16 slots.
+fn dead_rack(rule: Rule, initial: u8) -> Sim {
+    let mut sim = Sim::new(&plan(300, rule, initial, http(SECOND, 500 * MS), 16), 1, START);
     for index in 0..300 {
         let living = Peer::HEALTHY.with_delay_ns(10 * MS);
         let dead = Peer::new(Behaviour::BlackHole);
         sim.set_peer(TargetIndex(index), if index < 100 { living } else { dead });
     }
-    // Until each dead one has its verdict the rack may hold everything.
+    sim
+}
+
+const NO_ROOM: Outcome = Outcome::Indeterminate(LocalFault::NoSlot);
+
+#[test]
+fn dead_rack_does_not_starve_the_living() {
+    let mut sim = dead_rack(window(2, 1), 0);
     let mut now = START;
     while 0 < sim.prober().warming_count() {
         now += SECOND;
@@ -167,10 +172,43 @@ fn dead_rack_does_not_starve_the_living() {
     for index in 100..300 {
         assert!(!log.starts_of(index).is_empty(), "dead target {index}");
     }
-    let no_room = Outcome::Indeterminate(LocalFault::NoSlot);
-    let mut without = log.reports.iter().filter(|report| report.outcome == no_room);
+    let mut without = log.reports.iter().filter(|report| report.outcome == NO_ROOM);
     assert!(without.clone().count() > 1000);
     assert!(without.all(|report| 100 <= report.target.0));
+}
+
+#[test]
+fn rack_that_no_verdict_condemns_yet_starves_nobody_that_answered_once() {
+    // One wants 64 results for its first verdict; to the other one good result of 64 is enough, and
+    // that one is assumed.
+    let warming = (Rule::Consecutive { fall: 64, rise: 64 }, 0, Verdict::Warming);
+    let healthy = (window(64, 1), 1, Verdict::Healthy);
+    for (rule, initial, verdict) in [warming, healthy] {
+        let mut sim = dead_rack(rule, initial);
+        let mut answered = [false; 300];
+        let (mut first_answer_ns, mut without) = (START, 0);
+        sim.run_until(START + 40 * SECOND, &mut |traced| {
+            let Occurrence::Report(report) = traced.what else { return };
+            let index = report.target.0 as usize;
+            if report.outcome == NO_ROOM {
+                without += 1;
+                assert!(!answered[index], "target {index} answered before and had no room");
+            } else if report.outcome.good() == Some(true) && !answered[index] {
+                answered[index] = true;
+                first_answer_ns = traced.at_ns;
+            }
+        });
+        assert_eq!(answered.iter().filter(|&&it| it).count(), 100, "{rule:?}");
+        // Each of the dead is met once before it is known: 200 * 0.5 s / 16 slots.
+        assert!(first_answer_ns <= START + 7 * SECOND, "{}", first_answer_ns - START);
+        assert!(1000 < without, "{without} probes without room");
+        let log = Log::run(&mut sim, START + 60 * SECOND);
+        for index in 0..100 {
+            assert_eq!(log.starts_of(index).len(), 20, "living target {index}");
+        }
+        assert!((100..300).all(|index| !log.starts_of(index).is_empty()), "each dead one too");
+        assert_eq!(sim.prober().verdict(JudgeIndex(299)), verdict);
+    }
 }
 
 #[test]
@@ -201,9 +239,11 @@ fn hundred_thousand_timeouts_leave_nothing_in_flight() {
 
 /// Watches a run: what must hold whatever happens.
 struct Watch {
-    /// The target of each slot in flight, and whether it was sick when it started.
+    /// The target of each slot in flight, and whether it was suspect when it started.
     slots: Vec<Option<(TargetIndex, bool)>>,
     in_flight: Vec<bool>,
+    /// Whose last result was a timeout.
+    timed_out: Vec<bool>,
     verdicts: Vec<Verdict>,
     starts: u32,
     reports: u32,
@@ -214,6 +254,7 @@ impl Watch {
         Self {
             slots: vec![None; plan.slot_count as usize],
             in_flight: vec![false; plan.targets.len()],
+            timed_out: vec![false; plan.targets.len()],
             verdicts: vec![Verdict::Warming; plan.targets.len()],
             starts: 0,
             reports: 0,
@@ -223,15 +264,18 @@ impl Watch {
     fn see(&mut self, what: Occurrence) {
         match what {
             Occurrence::Command(Command::Start { slot, target }) => {
-                let sick = self.verdicts[target.0 as usize] == Verdict::Sick;
-                assert_eq!(self.slots[slot.0 as usize].replace((target, sick)), None);
+                let suspect = self.verdicts[target.0 as usize] == Verdict::Sick
+                    || self.timed_out[target.0 as usize];
+                assert_eq!(self.slots[slot.0 as usize].replace((target, suspect)), None);
                 let overlaps = std::mem::replace(&mut self.in_flight[target.0 as usize], true);
                 assert!(!overlaps, "{target:?} is probed twice at once");
-                let held = self.slots.iter().flatten().filter(|(_, sick)| *sick).count();
-                assert!(held <= self.slots.len() / 2, "sick targets hold {held} slots");
+                let held = self.slots.iter().flatten().filter(|(_, suspect)| *suspect).count();
+                assert!(held <= self.slots.len() / 2, "suspect targets hold {held} slots");
                 self.starts += 1;
             }
-            Occurrence::Command(Command::Receive { slot } | Command::Cancel { slot }) => {
+            Occurrence::Command(
+                Command::Receive { slot } | Command::Discard { slot } | Command::Cancel { slot },
+            ) => {
                 let (target, _) = self.slots[slot.0 as usize].expect("a slot in flight");
                 assert!(self.in_flight[target.0 as usize], "its probe is over");
             }
@@ -246,6 +290,10 @@ impl Watch {
                 }
                 assert!(std::mem::take(&mut self.in_flight[target.0 as usize]));
                 self.reports += 1;
+                if outcome.good().is_some() {
+                    let timed_out = matches!(outcome, Outcome::TimedOut { .. });
+                    self.timed_out[target.0 as usize] = timed_out;
+                }
                 // The socket was never made: nothing closes it.
                 if outcome == Outcome::Indeterminate(LocalFault::Errno { errno: 24 }) {
                     let of = |slot: &&mut Option<(TargetIndex, bool)>| {
