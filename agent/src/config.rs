@@ -10,6 +10,7 @@ mod assembly;
 mod backend_list;
 mod endpoint;
 mod example;
+mod judging;
 mod name;
 mod pools;
 mod probes;
@@ -36,10 +37,12 @@ pub use self::summary::{
 };
 
 use self::agent::Agent;
+use self::judging::Judges;
+use self::pools::DraftPool;
 use self::problem::Report;
 use self::services::DraftService;
 use self::settings::Settings;
-use crate::fleet::{Fleet, Service};
+use crate::fleet::{Fleet, Probe, Service};
 
 /// What the command line puts in place of the file's own settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,14 +125,10 @@ fn validate(
     let mut probes = probes::validate(settings, report);
     let mut drafts = pools::validate(settings, directory, report);
     for (name, draft) in settings.pool.keys().zip(&mut drafts) {
-        if let Some(probe) = draft.vcl_probe.take() {
-            draft.probe = probes.len();
-            // Within a name's length; the pool's own name has been checked.
-            let name = format!("{}_vcl", name.chars().take(60).collect::<String>());
-            probes.push(probes::validate_one(&name, &probe, report));
-        }
+        add_vcl_probes(name, draft, &mut probes, report);
     }
     let services = services::validate(settings, report);
+    services::check_pools(settings, &services, &drafts, report);
     let attachments = services::validate_attachments(settings, report);
     if drafts.is_empty() && !report.has_errors() {
         report.error(
@@ -162,6 +161,31 @@ fn validate(
         services,
         attachments,
     })
+}
+
+/// Adds the probes of the pool's VCL to the others, under names that tell whose they are.
+fn add_vcl_probes(
+    pool: &str,
+    draft: &mut DraftPool,
+    probes: &mut Vec<Probe>,
+    report: &mut Report<'_>,
+) {
+    let first = probes.len();
+    // Within a name's length; the names themselves have been checked.
+    let cut = |name: &str, length: usize| name.chars().take(length).collect::<String>();
+    let is_only = draft.vcl_probes.len() == 1;
+    for probe in &draft.vcl_probes {
+        let name = match is_only {
+            true => format!("{}_vcl", cut(pool, 60)),
+            false => format!("{}_vcl_{}", cut(pool, 29), cut(&probe.name, 30)),
+        };
+        probes.push(probes::validate_one(&name, &probe.settings, report));
+    }
+    for member in &mut draft.members {
+        if let Judges::Vcl { probe, .. } = &mut member.judges {
+            *probe += first;
+        }
+    }
 }
 
 fn steer(

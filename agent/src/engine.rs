@@ -26,7 +26,7 @@ mod statistics;
 /// The ring itself.
 mod uring;
 
-pub use endpoint::{Address, Endpoint};
+pub use endpoint::Endpoint;
 pub use error::EngineError;
 pub use statistics::{Counters, Histograms, LATE_NS, OutcomeKind};
 

@@ -2,13 +2,15 @@
 //!
 //! Made by [`crate::config`]; read by whoever probes, publishes, steers or shows.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
+
+use crate::address::Address;
 
 /// Everything one instance works on.
 #[derive(Clone, Debug)]
@@ -116,7 +118,7 @@ pub struct Target {
     /// Hash of address, port and request.
     pub identity: u128,
     /// Where to.
-    pub address: SocketAddr,
+    pub address: Address,
     /// The whole request, ready to send; empty for TCP.
     pub request: Vec<u8>,
     /// Index into [`Fleet::probes`]; of several that only differ in their rule, the first.
@@ -130,10 +132,9 @@ pub struct Target {
 pub struct Pool {
     /// Name in the configuration.
     pub name: String,
-    /// Index into [`Fleet::probes`].
-    pub probe: usize,
-    /// Further probes, which its backends must pass too.
-    pub more_probes: Vec<usize>,
+    /// The probes that judge any of its backends: indices into [`Fleet::probes`], each once. Empty
+    /// when all of them are healthy without being probed.
+    pub probes: Vec<usize>,
     /// Its members in [`Fleet::backends`].
     pub backends: Range<usize>,
     /// First bitmap word; a multiple of `word_count`.
@@ -149,25 +150,24 @@ pub struct Backend {
     pub name: String,
     /// Index into [`Fleet::pools`].
     pub pool: usize,
-    /// Where its flows go (port used by later modes and by the probe).
-    pub address: SocketAddr,
+    /// Where its flows go (port used by later modes and by the probe). A unix socket gets none: no
+    /// service is over its pool.
+    pub address: Address,
     /// Share of new flows relative to the others, 1 ..= 1000.
     pub weight: u32,
-    /// Index into [`Fleet::targets`].
-    pub target: usize,
-    /// The targets of the pool's further probes, in their order.
-    pub more_targets: Vec<usize>,
+    /// What is probed of it; all of it must be healthy. Empty = it is healthy without being probed.
+    pub judged: Box<[Judged]>,
     /// Its bit in the bitmaps and its place in the backend map.
     pub index: u32,
 }
 
-impl Backend {
-    /// Everything that is probed of it, each with the probe that judges it.
-    pub fn judged<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = (usize, usize)> + 'a {
-        let more = self.more_targets.iter().zip(&pool.more_probes);
-        std::iter::once((self.target, pool.probe))
-            .chain(more.map(|(target, probe)| (*target, *probe)))
-    }
+/// A target of a backend, and the probe by whose rule it is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Index into [`Fleet::targets`].
+    pub target: usize,
+    /// Index into [`Fleet::probes`].
+    pub probe: usize,
 }
 
 /// A service (VIP): what traffic is steered, to which pool, by which rules.

@@ -1,5 +1,7 @@
 //! sickbay, the host agent: I/O, kernel, configuration, control. It decides nothing; the core does.
 
+/// Where something is that can be connected to: an IP address with its port, or a unix socket.
+pub mod address;
 /// The mmapped maps where verdicts, histories and heartbeats stand.
 pub mod board;
 /// What the binary can be asked, one file per subcommand.

@@ -169,7 +169,7 @@ impl Sink for Publisher {
             why: Why::from(change.cause),
             cause: String::new(),
             good: graph::good_count(history.registers[HAPPY], seat.rule),
-            rule: seat.rule.into(),
+            rule: Some(seat.rule.into()),
             at_ns: stored_ns,
         };
         if verdict == before && self.benches.contains_key(&seat.leader) && !change.unknown {

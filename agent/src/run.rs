@@ -31,6 +31,8 @@ use answers::Answers;
 mod answers;
 /// From the fleet to the kernel's maps.
 mod layout;
+/// Backends without a probe.
+mod unprobed;
 
 /// Between two looks at verdicts, shards and signals.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -212,7 +214,7 @@ fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<
         .backends
         .iter()
         .filter(|backend| serves[backend.pool])
-        .map(|backend| (backend.index, backend.address.ip()))
+        .filter_map(|backend| Some((backend.index, backend.address.inet()?.ip())))
         .collect();
     if backends.is_empty() {
         return Ok(None);
@@ -227,7 +229,8 @@ fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<
     Ok(Some(neighbours))
 }
 
-/// The shard of each backend, by fleet backend.
+/// The shard of each backend, by fleet backend. One without a probe goes by the first: while that
+/// lives, so does the agent.
 fn shard_of_backends(fleet: &Fleet, plans: &[ShardPlan]) -> Vec<u32> {
     let mut shard_of = vec![0; fleet.backends.len()];
     for (shard, plan) in (0..).zip(plans) {

@@ -16,9 +16,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gethostname};
 use sickbay_core::command::Override;
 use sickbay_core::hash;
-use sickbay_core::plan::{
-    Family, JudgeIndex, JudgeSpec, Plan, ProbeIndex, TargetIndex, TargetSpec,
-};
+use sickbay_core::plan::{JudgeIndex, JudgeSpec, Plan, ProbeIndex, TargetIndex, TargetSpec};
 use sickbay_shared::limits::SHARDS_MAX;
 
 use crate::engine::{Counters, Endpoint, Engine, EngineError, Histograms, Sink};
@@ -39,7 +37,7 @@ pub struct ShardPlan {
     /// Index into [`Fleet::targets`], by the plan's target index.
     pub targets: Vec<usize>,
     /// Index into [`Fleet::backends`], by the plan's judge index. A backend with several probes has
-    /// as many judges, all of them here.
+    /// as many judges, all of them here; one without a probe has none anywhere.
     pub judges: Vec<usize>,
 }
 
@@ -55,7 +53,7 @@ pub fn shard_count(fleet: &Fleet) -> usize {
 }
 
 /// The fleet over `shard_count` shards, balanced by probes per second. Every target and every
-/// backend is in exactly one of them. The same fleet gives the same split.
+/// backend that is probed is in exactly one of them. The same fleet gives the same split.
 ///
 /// # Panics
 /// If `shard_count` is 0.
@@ -65,8 +63,8 @@ pub fn split(fleet: &Fleet, shard_count: usize) -> Vec<ShardPlan> {
     let owned = assign_targets(fleet, shard_count);
     let mut backends_of_target = vec![Vec::new(); fleet.targets.len()];
     for (index, backend) in fleet.backends.iter().enumerate() {
-        for (target, probe) in backend.judged(&fleet.pools[backend.pool]) {
-            backends_of_target[target].push((index, probe));
+        for judged in &backend.judged {
+            backends_of_target[judged.target].push((index, judged.probe));
         }
     }
     owned.into_iter().map(|targets| shard_plan(fleet, targets, &backends_of_target)).collect()
@@ -419,9 +417,9 @@ fn leaders(fleet: &Fleet) -> Vec<usize> {
     }
     let mut parents: Vec<usize> = (0..fleet.targets.len()).collect();
     for backend in &fleet.backends {
-        for other in &backend.more_targets {
+        for pair in backend.judged.windows(2) {
             let (first, second) =
-                (leader(&mut parents, backend.target), leader(&mut parents, *other));
+                (leader(&mut parents, pair[0].target), leader(&mut parents, pair[1].target));
             parents[second] = first;
         }
     }
@@ -456,7 +454,7 @@ fn shard_plan(
     let endpoint = |target: &usize| {
         let target = &fleet.targets[*target];
         Endpoint {
-            address: target.address.into(),
+            address: target.address.clone(),
             request: target.request.clone(),
             close: fleet.probes[target.probe].close,
             socket: fleet.probes[target.probe].socket.clone(),
@@ -470,7 +468,7 @@ fn target_spec(target: &Target) -> TargetSpec {
     TargetSpec {
         identity: target.identity,
         probe: ProbeIndex(u32::try_from(target.probe).expect("indices are u32")),
-        family: if target.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 },
+        family: target.address.family(),
         initial: target.initial,
     }
 }

@@ -31,7 +31,7 @@ pub use self::backend::Backend;
 pub use self::endpoint::{Endpoint, Network};
 pub use self::listing::Listing;
 pub use self::probe::{Parameters, Probe, Question};
-pub use self::rule::Probing;
+pub use self::rule::{Located, Probing};
 
 use self::program::Reading;
 use self::source::Source;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use sickbay::config::{Configuration, Overrides, parse};
-use sickbay::fleet::{AllSick, CloseMode, Mode, Program, Protocol, XdpMode};
+use sickbay::fleet::{AllSick, CloseMode, Judged, Mode, Program, Protocol, XdpMode};
 use sickbay_core::content::Content;
 use sickbay_core::plan::{Compat, OnUnknown, ProbeKind, Rule};
 use sickbay_core::statuses::Statuses;
@@ -162,7 +162,7 @@ xdp_mode = "native"
     let backend = &fleet.backends[0];
     assert_eq!((backend.name.as_str(), backend.weight), ("ns1", 7));
     assert_eq!(backend.address.to_string(), "[2001:db8::53]:53");
-    let target = &fleet.targets[backend.target];
+    let target = &fleet.targets[backend.judged[0].target];
     assert_eq!(target.address.to_string(), "[2001:db8::53]:5353");
     assert_eq!(target.request, b"");
     assert_eq!(fleet.attachments[0].program, Program::Tc);
@@ -201,11 +201,11 @@ fn pools_that_ask_the_same_share_the_target_and_keep_their_rules() {
     let good = good(text);
     let fleet = &good.fleet;
     assert_eq!(fleet.targets.len(), 3);
-    assert_eq!(fleet.backends[1].target, fleet.backends[2].target);
-    assert_eq!(fleet.pools[0].probe, 0);
-    assert_eq!(fleet.pools[1].probe, 1);
+    assert_eq!(fleet.backends[1].judged[0], Judged { target: 1, probe: 0 });
+    assert_eq!(fleet.backends[2].judged[0], Judged { target: 1, probe: 1 });
+    assert_eq!((&fleet.pools[0].probes, &fleet.pools[1].probes), (&vec![0], &vec![1]));
     assert_eq!(fleet.probes[1].rule, Rule::Window { window: 8, threshold: 6 });
-    let shared = &fleet.targets[fleet.backends[1].target];
+    let shared = &fleet.targets[1];
     assert_eq!(shared.initial, 2, "the lower of 2 and 5: nothing starts healthy unproven");
     assert!(good.warnings.iter().any(|warning| warning.path == "pool.b.probe"));
 }

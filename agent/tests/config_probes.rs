@@ -135,15 +135,16 @@ fn backend_of_several_probes_has_a_target_for_each_on_one_shard() {
                 backends = [\"192.0.2.1:80\", \"192.0.2.2:80\", \"192.0.2.3:80\"]\n";
     let fleet = parse(text, Path::new("p.toml"), &Overrides::default()).expect("good").fleet;
     assert_eq!(fleet.targets.len(), 6);
-    let pool = &fleet.pools[0];
     for backend in &fleet.backends {
         let judged: Vec<_> = backend
-            .judged(pool)
-            .map(|(target, probe)| {
-                let text = String::from_utf8_lossy(&fleet.targets[target].request).into_owned();
+            .judged
+            .iter()
+            .map(|judged| {
+                let request = &fleet.targets[judged.target].request;
+                let text = String::from_utf8_lossy(request).into_owned();
                 (
                     text.lines().next().unwrap_or_default().to_owned(),
-                    fleet.probes[probe].name.clone(),
+                    fleet.probes[judged.probe].name.clone(),
                 )
             })
             .collect();
@@ -159,9 +160,10 @@ fn backend_of_several_probes_has_a_target_for_each_on_one_shard() {
     for plan in &plans {
         for (judge, spec) in plan.judges.iter().zip(&plan.plan.judges) {
             let target = plan.targets[spec.target.0 as usize];
-            let mut judged = fleet.backends[*judge].judged(pool);
-            let (_, probe) = judged.find(|(each, _)| *each == target).expect("a target of its own");
-            assert_eq!(spec.rule, fleet.probes[probe].rule, "each judge has its own probe's rule");
+            let mut judged = fleet.backends[*judge].judged.iter();
+            let own = judged.find(|each| each.target == target).expect("a target of its own");
+            let rule = fleet.probes[own.probe].rule;
+            assert_eq!(spec.rule, rule, "each judge has its own probe's rule");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use sickbay::engine::{EngineError, Sink};
-use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, SocketOptions, Target};
+use sickbay::fleet::{Backend, CloseMode, Fleet, Judged, Pool, Probe, SocketOptions, Target};
 use sickbay::shard::{RequestError, ShardRequest, Shards, split};
 use sickbay_core::command::{Change, Override, Report, Verdict};
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
@@ -31,10 +31,9 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
             backends.push(Backend {
                 name: format!("b{index}"),
                 pool,
-                address,
+                address: address.into(),
                 weight: 1,
-                target: *target,
-                more_targets: Vec::new(),
+                judged: Box::new([Judged { target: *target, probe: pool }]),
                 index: index as u32,
             });
         }
@@ -60,15 +59,14 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
     };
     let pool = |(index, backends): (usize, Range<usize>)| Pool {
         name: format!("pool{index}"),
-        probe: index,
-        more_probes: Vec::new(),
+        probes: vec![index],
         backends,
         first_word: index as u32,
         word_count: 1,
     };
     let target = |(index, probe): (usize, usize)| Target {
         identity: index as u128,
-        address,
+        address: address.into(),
         request: Vec::new(),
         probe,
         initial: 0,
@@ -163,7 +161,10 @@ fn every_target_and_every_backend_is_in_one_shard() {
         assert!(plan.plan.judges.is_sorted_by_key(|judge| judge.target));
         for (judge, backend) in plan.plan.judges.iter().zip(&plan.judges) {
             let target = plan.targets[judge.target.0 as usize];
-            assert_eq!(target, fleet.backends[*backend].target, "a judge keeps its target");
+            assert_eq!(
+                target, fleet.backends[*backend].judged[0].target,
+                "a judge keeps its target"
+            );
         }
     }
 }

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use sickbay::address::Address;
 use sickbay::config::{Overrides, parse};
-use sickbay::engine::{Address, Counters, Endpoint, Engine, Sink, probe_features};
+use sickbay::engine::{Counters, Endpoint, Engine, Sink, probe_features};
 use sickbay::fleet::{CloseMode, SocketOptions};
 use sickbay::shard::{Shards, split};
 use sickbay_core::command::{Change, Outcome, Report, Verdict};
@@ -125,7 +126,7 @@ fn unix_socket_is_probed_by_its_file_and_by_its_abstract_name() {
     serve_unix(UnixListener::bind_addr(&abstract_name).expect("the name is ours"));
     for text in [path.to_str().expect("UTF-8").to_owned(), format!("@{name}")] {
         let address = Address::unix(&text).expect("an address");
-        let seen = first(&endpoint(address, GET), ProbeKind::http(200));
+        let seen = first(&endpoint(address.clone(), GET), ProbeKind::http(200));
         assert_eq!(seen, (GOOD, "--U-X-RH".to_owned()), "{text}");
         let connected = first(&endpoint(address, b""), ProbeKind::Tcp);
         assert_eq!(connected, (Outcome::Connected, "--U----H".to_owned()), "{text}");

@@ -224,7 +224,7 @@ fn pool_takes_backends_and_probe_from_its_vcl() {
         fleet.targets[1].request,
         b"GET /h HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     );
-    let probe = &fleet.probes[fleet.pools[0].probe];
+    let probe = &fleet.probes[fleet.pools[0].probes[0]];
     assert_eq!((probe.name.as_str(), probe.initial), ("web_vcl", 1));
     assert_eq!(probe.spec.interval_ns, 1_000_000_000);
     assert_eq!(probe.rule, sickbay_core::plan::Rule::Window { window: 3, threshold: 2 });
@@ -233,18 +233,47 @@ fn pool_takes_backends_and_probe_from_its_vcl() {
     let fleet = own.expect("it is right").fleet;
     assert!(fleet.targets[0].request.starts_with(b"GET /o HTTP/1.1\r\nHost: 192.0.2.1\r\n"));
 
-    let changed = vcl.replace("backend b { ", "backend b { .connect_timeout = 1s; ");
-    let changed = changed.replace(".host_header = \"x\"; .probe = p;", ".probe = { }");
-    fs::write(directory.path().join("t.vcl"), changed).expect("a file");
-    let error = load("[pool.web]\nvcl = \"t.vcl\"\n").expect_err("two probes").to_string();
-    assert!(error.contains("t.toml:2:7: pool.web.vcl: backend b ("), "{error}");
-    assert!(error.contains("its probe differs from that of a"), "{error}");
-
     fs::write(directory.path().join("t.vcl"), "vcl 4.1;\nbackend b { }\n").expect("a file");
     let error = load("[pool.web]\nvcl = \"t.vcl\"\n").expect_err("no host").to_string();
     assert!(error.contains("t.vcl:2:9: pool.web.vcl: Expected .host or .path."), "{error}");
-    fs::write(directory.path().join("t.vcl"), "vcl 4.1;\nbackend b { .host = \"192.0.2.1\"; }\n")
-        .expect("a file");
-    let error = load("[pool.web]\nvcl = \"t.vcl\"\n").expect_err("no probe").to_string();
-    assert!(error.contains("it has no probe"), "{error}");
+}
+
+#[test]
+fn each_backend_of_a_pools_vcl_is_judged_by_its_own_probe() {
+    let vcl = "vcl 4.1;\nprobe p { .url = \"/p\"; .window = 4; .threshold = 2; }\n\
+               backend a { .host = \"192.0.2.1\"; .probe = p; }\n\
+               backend b { .host = \"192.0.2.2\"; .probe = { .interval = 1s; } }\n\
+               backend c { .host = \"192.0.2.3\"; .probe = p; }\n\
+               backend d { .host = \"192.0.2.4\"; }\n\
+               backend e { .path = \"/nowhere/e.sock\"; .probe = p; }\n\
+               backend f none;\n";
+    let (directory, _path) = file("t.vcl", vcl);
+    let path = directory.path().join("t.toml");
+    fs::write(&path, "[pool.web]\nvcl = \"t.vcl\"\n").expect("a file");
+    let good = sickbay::config::load(&path, &sickbay::config::Overrides::default());
+    let good = good.expect("it is right");
+    let fleet = &good.fleet;
+    let judged: Vec<(&str, Vec<&str>)> = fleet
+        .backends
+        .iter()
+        .map(|backend| {
+            let probes = backend.judged.iter().map(|each| fleet.probes[each.probe].name.as_str());
+            (backend.name.as_str(), probes.collect())
+        })
+        .collect();
+    let (p, own) = ("web_vcl_p", "web_vcl_b");
+    assert_eq!(
+        judged,
+        [("a", vec![p]), ("b", vec![own]), ("c", vec![p]), ("d", vec![]), ("e", vec![p])]
+    );
+    let rules: Vec<_> = fleet.probes.iter().map(|probe| probe.rule).collect();
+    let window = |window, threshold| sickbay_core::plan::Rule::Window { window, threshold };
+    assert_eq!(rules, [window(4, 2), window(8, 3)]);
+    assert_eq!(fleet.backends[4].address.to_string(), "unix:/nowhere/e.sock");
+    assert_eq!(
+        fleet.targets[fleet.backends[4].judged[0].target].request,
+        b"GET /p HTTP/1.1\r\nHost: 0.0.0.0\r\nConnection: close\r\n\r\n"
+    );
+    let said: Vec<&str> = good.warnings.iter().map(|each| each.problem.as_str()).collect();
+    assert!(said.contains(&"backend f is none: it is left out"), "{said:?}");
 }

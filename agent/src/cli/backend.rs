@@ -163,8 +163,9 @@ fn table(views: &[BackendView], probes: bool) -> Table {
     for view in views {
         let mut cells = vec![
             view.name.as_str().into(),
-            admin(view.admin),
-            format!("{}/{}", view.good, graph::span(view.rule.into())).into(),
+            admin(view),
+            format!("{}/{}", view.good, view.rule.map_or(0, |rule| graph::span(rule.into())))
+                .into(),
             health(view.state),
             view.last_change_unix_ms.map_or_else(|| "-".to_owned(), date).into(),
         ];
@@ -174,19 +175,19 @@ fn table(views: &[BackendView], probes: bool) -> Table {
             cells.push(counters.skipped.into());
         }
         cells.push(view.cause.as_str().into());
-        let below = if probes {
-            graph::block(&view.register_array(), view.rule.into(), view.average_s)
-        } else {
-            String::new()
+        let below = match view.rule.filter(|_| probes) {
+            Some(rule) => graph::block(&view.register_array(), rule.into(), view.average_s),
+            None => String::new(),
         };
         table.push(cells, below);
     }
     table
 }
 
-/// Varnish says `probe` where nothing is forced.
-fn admin(admin: Admin) -> Cell {
-    match admin {
+/// Varnish says `probe` where nothing is forced, and `healthy` where there is no probe either.
+fn admin(view: &BackendView) -> Cell {
+    match view.admin {
+        Admin::Auto if view.rule.is_none() => "healthy".into(),
         Admin::Auto => "probe".into(),
         Admin::Healthy => Cell::tinted("healthy", Tint::Odd),
         Admin::Sick => Cell::tinted("sick", Tint::Odd),
@@ -220,14 +221,14 @@ mod tests {
         BackendView {
             name: "boot.okclose".to_owned(),
             pool: "boot".to_owned(),
-            address: "127.0.0.1:8080".parse().expect("an address"),
+            address: "127.0.0.1:8080".to_owned(),
             weight: 1,
             index: 0,
             admin: Admin::Auto,
             state: ProbeState::Healthy,
             takes_new: true,
             good: 4,
-            rule: RuleView::Window { threshold: 3, window: 4 },
+            rule: Some(RuleView::Window { threshold: 3, window: 4 }),
             registers: [nineteen, 0, 0, 0, nineteen, 0, nineteen, 0x1f_ffff].into(),
             average_s: 0.000_627,
             last_s: 0.000_359,
@@ -273,13 +274,47 @@ boot.okclose   probe    4/4      healthy    Sun, 29 Nov 2026 17:30:28 GMT
         );
     }
 
+    /// Of a backend without a probe, as varnishadm of Varnish 7.1.1 has it.
+    #[test]
+    fn backend_without_a_probe_is_healthy_and_has_no_results() {
+        let unprobed = BackendView {
+            rule: None,
+            good: 0,
+            registers: [0, 0, 0, 0, 0, 0, 0, u64::MAX].into(),
+            average_s: 0.0,
+            ..okclose()
+        };
+        let row = |view: &BackendView| {
+            let text = table(std::slice::from_ref(view), true).render(Screen::default());
+            text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            row(&unprobed),
+            ["boot.okclose   healthy  0/0      healthy    Sun, 29 Nov 2026 17:30:28 GMT"]
+        );
+        let forced = BackendView { admin: Admin::Sick, ..unprobed.clone() };
+        assert_eq!(
+            row(&forced),
+            ["boot.okclose   sick     0/0      healthy    Sun, 29 Nov 2026 17:30:28 GMT"]
+        );
+        let answer = varnishadm::answer(&[unprobed], true, &varnishadm::words(true, None), 0);
+        assert_eq!(
+            answer[3].to_string(),
+            concat!(
+                r#"{"boot.okclose":{"type":"backend","admin_health":"healthy","#,
+                r#""probe_message":[0,0,"healthy"],"probe_details":{},"#,
+                r#""last_change":1795973428.0}}"#
+            )
+        );
+    }
+
     #[test]
     fn steered_backends_show_the_kernels_counters() {
         let counters = BackendCountersView { new_flows: 12, skipped: 7, ..Default::default() };
         let steered = BackendView {
             counters: Some(counters),
             state: ProbeState::Sick,
-            rule: RuleView::Consecutive { fall: 5, rise: 2 },
+            rule: Some(RuleView::Consecutive { fall: 5, rise: 2 }),
             good: 0,
             last_change_unix_ms: None,
             last_change_ns: 0,

@@ -13,7 +13,7 @@ use sickbay_core::plan::Rule;
 use super::complain;
 use super::listing::{OutputFormat, Screen, printable, write_json, write_text};
 use crate::config::{self, Overrides};
-use crate::fleet::{Fleet, Probe};
+use crate::fleet::{Backend, Fleet, Probe};
 
 /// The figures as JSON.
 mod figures;
@@ -45,7 +45,8 @@ JSON (-o json), times in seconds as numbers, each as {worst, typical, best}:
     rehearsed                  whether a prober was run; false = closed form only
     load                       address, probes_per_second, request_bytes_per_second: the busiest
                                of its backends, over all pools
-  host                         shards, probes_per_second, sockets_worst, sockets_room, memory_bytes
+  host                         shards, probes_per_second, sockets_worst, sockets_room, memory_bytes,
+                               backends_without_a_probe
   decision_to_traffic          design_bound_s; measured_by names the command that measures it
 
 Exit codes: 0 done, 1 wrong configuration or no such probe, 2 wrong usage.";
@@ -146,7 +147,8 @@ struct Explained<'f> {
 
 impl<'f> Explained<'f> {
     fn new(fleet: &'f Fleet, index: usize, probe: &'f Probe) -> Self {
-        let pools: Vec<_> = fleet.pools.iter().filter(|pool| pool.probe == index).collect();
+        let pools = fleet.pools.iter().filter(|pool| pool.probes.contains(&index));
+        let is_judged = |backend: &&Backend| backend.judged.iter().any(|each| each.probe == index);
         let question = config::question(probe);
         let answer = Answer::to(question);
         let from = |failures| {
@@ -159,8 +161,8 @@ impl<'f> Explained<'f> {
         Self {
             probe,
             question,
-            pools: pools.iter().map(|pool| pool.name.as_str()).collect(),
-            backends: pools.iter().map(|pool| pool.backends.len()).sum(),
+            pools: pools.map(|pool| pool.name.as_str()).collect(),
+            backends: fleet.backends.iter().filter(is_judged).count(),
             by_failures: wanted.into_iter().map(from).collect(),
             answer,
             load: load::Busiest::of(fleet, index),

@@ -58,6 +58,9 @@ pub struct ProbeArgs {
     /// Probe the backends of this VCL, each with its own probe.
     #[arg(long, value_name = "FILE", conflicts_with_all = VCL_SAYS)]
     pub vcl: Option<PathBuf>,
+    /// With --vcl: of a host with an IPv4 and an IPv6 address, probe the IPv6 one.
+    #[arg(long, requires = "vcl")]
+    pub prefer_ipv6: bool,
     /// Stop after this many probes of each target; without it, at Ctrl-C.
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,

@@ -172,7 +172,7 @@ mod tests {
             why: Why::Probe,
             cause: "Open error 111\n".to_owned(),
             good: 2,
-            rule: RuleView::Window { threshold: 3, window: 4 },
+            rule: Some(RuleView::Window { threshold: 3, window: 4 }),
         };
         assert_eq!(
             transition_line(WatchFormat::Text, &view),

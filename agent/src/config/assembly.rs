@@ -8,10 +8,12 @@ use sickbay_core::pattern::Pattern;
 use sickbay_core::plan::{Compat, Pace, ProbeKind};
 use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 
+use super::judging::Judges;
 use super::pools::DraftPool;
-use super::problem::Report;
+use super::problem::{Report, Step};
 use super::question::request_bytes;
-use crate::fleet::{Backend, CloseMode, Pool, Probe, SocketOptions, Target};
+use crate::address::Address;
+use crate::fleet::{Backend, CloseMode, Judged, Pool, Probe, SocketOptions, Target};
 
 /// Pools, backends and targets with their indices.
 pub(super) struct Assembled {
@@ -34,41 +36,68 @@ pub(super) fn assemble(
     let mut backends = Vec::with_capacity(backend_count);
     for (pool, (draft, (first_word, word_count))) in drafts.into_iter().zip(words).enumerate() {
         let first = backends.len();
+        let mut used = Vec::new();
         for (index, member) in (first_word * WORD_BACKENDS..).zip(draft.members) {
-            let own_port = || {
-                let port = draft.probe_port.unwrap_or(member.address.port());
-                SocketAddr::new(member.address.ip(), port)
+            let probed = member.probe_address.unwrap_or_else(|| match &member.address {
+                Address::Inet(address) => {
+                    let port = draft.probe_port.unwrap_or(address.port());
+                    SocketAddr::new(address.ip(), port).into()
+                }
+                unix @ Address::Unix(_) => unix.clone(),
+            });
+            let mut judge = |probe: usize, own: Option<Vec<u8>>| {
+                if !used.contains(&probe) {
+                    used.push(probe);
+                }
+                Judged { target: targets.of(&probed, probe, own), probe }
             };
-            let probed = member.probe_address.unwrap_or_else(own_port);
+            let judged = match member.judges {
+                Judges::Pool => draft.probes.iter().map(|probe| judge(*probe, None)).collect(),
+                Judges::Own(probes) => probes.iter().map(|probe| judge(*probe, None)).collect(),
+                Judges::Vcl { probe, request } => Box::new([judge(probe, Some(request))]) as _,
+            };
             backends.push(Backend {
                 name: member.name.unwrap_or_else(|| member.address.to_string()),
                 pool,
                 address: member.address,
                 weight: member.weight,
-                target: targets.of(probed, draft.probe, member.request),
-                more_targets: draft
-                    .more_probes
-                    .iter()
-                    .map(|probe| targets.of(probed, *probe, None))
-                    .collect(),
+                judged,
                 index,
             });
         }
         pools.push(Pool {
             name: names[pool].to_owned(),
-            probe: draft.probe,
-            more_probes: draft.more_probes,
+            probes: used,
             backends: first..backends.len(),
             first_word,
             word_count,
         });
     }
+    check_sockets(&targets.list, probes, report);
     Assembled { targets: targets.list, pools, backends }
 }
 
+/// Reports what a probe's sockets are told and a unix socket does not know.
+fn check_sockets(targets: &[Target], probes: &[Probe], report: &mut Report<'_>) {
+    let mut told = vec![false; probes.len()];
+    for target in targets.iter().filter(|target| target.address.inet().is_none()) {
+        let Probe { name, socket, .. } = &probes[target.probe];
+        let odd = [("source", socket.source.is_some()), ("interface", socket.interface.is_some())];
+        for (key, _) in odd.iter().filter(|(_, given)| *given && !told[target.probe]) {
+            let problem = format!("{key} has no meaning for {}", target.address);
+            let place = ["probe".into(), name.as_str().into(), Step::Key(key)];
+            report.error(&place, problem, "give unix sockets a probe of their own");
+        }
+        told[target.probe] = true;
+    }
+}
+
 /// The Host header when none is given: the address, IPv6 in brackets, and the port unless 80
-/// (RFC 9110, section 7.2: the default port may be left out).
-pub(super) fn default_host(address: SocketAddr) -> String {
+/// (RFC 9110, section 7.2: the default port may be left out); of a unix socket Varnish's.
+pub(super) fn default_host(address: &Address) -> String {
+    let Some(address) = address.inet() else {
+        return "0.0.0.0".to_owned();
+    };
     match (address.port(), address.ip()) {
         (80, IpAddr::V4(ip)) => ip.to_string(),
         (80, IpAddr::V6(ip)) => format!("[{ip}]"),
@@ -135,7 +164,7 @@ impl<'p> Targets<'p> {
     }
 
     /// The target at `address` as `probe` asks it, or with a request of its own.
-    fn of(&mut self, address: SocketAddr, probe: usize, own: Option<Vec<u8>>) -> usize {
+    fn of(&mut self, address: &Address, probe: usize, own: Option<Vec<u8>>) -> usize {
         let spec = &self.probes[probe];
         let made = || {
             let host = spec.request.as_ref().and_then(|request| request.host.clone());
@@ -146,7 +175,7 @@ impl<'p> Targets<'p> {
         let mut told_apart = bytes.clone();
         while let Some(&known) = self.by_identity.get(&identity) {
             let target = &mut self.list[known];
-            if self.alike[target.probe] == self.alike[probe] && target.address == address {
+            if self.alike[target.probe] == self.alike[probe] && target.address == *address {
                 target.initial = target.initial.min(spec.initial);
                 return known;
             }
@@ -157,15 +186,18 @@ impl<'p> Targets<'p> {
         }
         let index = self.list.len();
         self.by_identity.insert(identity, index);
-        self.list.push(Target { identity, address, request: bytes, probe, initial: spec.initial });
+        let (address, initial) = (address.clone(), spec.initial);
+        self.list.push(Target { identity, address, request: bytes, probe, initial });
         index
     }
 }
 
-fn identity(address: SocketAddr, request: &[u8]) -> u128 {
-    match address.ip() {
-        IpAddr::V4(ip) => hash::identity(&ip.octets(), address.port(), request),
-        IpAddr::V6(ip) => hash::identity(&ip.octets(), address.port(), request),
+fn identity(address: &Address, request: &[u8]) -> u128 {
+    match address {
+        Address::Inet(SocketAddr::V4(at)) => hash::identity(&at.ip().octets(), at.port(), request),
+        Address::Inet(SocketAddr::V6(at)) => hash::identity(&at.ip().octets(), at.port(), request),
+        // No port is 0, so no IP address has the same.
+        Address::Unix(path) => hash::identity(path.as_str().as_bytes(), 0, request),
     }
 }
 
@@ -214,10 +246,11 @@ mod tests {
 
     #[test]
     fn default_host_has_the_port_unless_it_is_80() {
-        let host = |text: &str| default_host(text.parse().expect("an address"));
+        let host = |text: &str| default_host(&text.parse().expect("an address"));
         assert_eq!(host("192.0.2.1:80"), "192.0.2.1");
         assert_eq!(host("192.0.2.1:8080"), "192.0.2.1:8080");
         assert_eq!(host("[2001:DB8::1]:80"), "[2001:db8::1]");
         assert_eq!(host("[2001:db8::1]:443"), "[2001:db8::1]:443");
+        assert_eq!(host("unix:/run/a.sock"), "0.0.0.0");
     }
 }

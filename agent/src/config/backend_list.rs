@@ -1,13 +1,14 @@
 //! Files of backends: one per line, `ADDRESS:PORT [weight=N] [name=NAME]`, `#` begins a comment.
+//! Instead of address and port a unix socket may stand: `unix:/FILE` or `unix:@NAME`.
 
 use std::fs::File;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use super::endpoint::{Fault, endpoint};
 use super::name;
 use super::problem::{nearest, quoted};
+use crate::address::Address;
 
 /// Bytes of a configuration file or a list; more is a mistake (a device, a log).
 pub(super) const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -18,7 +19,7 @@ pub(super) const WEIGHT_MAX: i64 = 1000;
 /// One line's backend.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Listed {
-    pub(super) address: SocketAddr,
+    pub(super) address: Address,
     pub(super) name: Option<String>,
     pub(super) weight: u32,
     /// From 1.
@@ -83,7 +84,7 @@ pub(super) fn parse(text: &str) -> (Vec<Listed>, Vec<ListFault>) {
     (listed, faults)
 }
 
-type Line = Option<(SocketAddr, Option<String>, u32)>;
+type Line = Option<(Address, Option<String>, u32)>;
 
 /// A line's backend if it has one; else the byte at which it goes wrong, and how.
 fn parse_line(content: &str) -> Result<Line, (usize, Fault)> {

@@ -1,4 +1,4 @@
-//! Addresses as an operator writes them: one with its port, or a range with one port.
+//! Addresses as an operator writes them: one with its port, a unix socket, or a range with one port.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,12 +6,35 @@ use ipnet::IpNet;
 use sickbay_shared::limits::POOL_BACKENDS_MAX;
 
 use super::problem::quoted;
+use crate::address::{Address, UNIX_BYTES_MAX};
 
 /// What is wrong, and how to mend it.
 pub(super) type Fault = (String, String);
 
-/// `ADDRESS:PORT`, IPv6 in brackets, of something that can be probed.
-pub(super) fn endpoint(text: &str) -> Result<SocketAddr, Fault> {
+/// `ADDRESS:PORT`, IPv6 in brackets, `unix:/FILE` or `unix:@NAME`, of something that can be probed.
+pub(super) fn endpoint(text: &str) -> Result<Address, Fault> {
+    match text.strip_prefix("unix:") {
+        Some(path) => unix(text, path),
+        None => inet(text).map(Address::Inet),
+    }
+}
+
+fn unix(text: &str, path: &str) -> Result<Address, Fault> {
+    if path == "@" {
+        // Varnish's words (vcc_backend.c).
+        let problem = "The empty abstract socket name is not supported".to_owned();
+        return Err((problem, "write a name behind the \"@\", such as \"unix:@app\"".to_owned()));
+    }
+    Address::unix(path).ok_or_else(|| {
+        let mend = format!(
+            "write it as \"unix:/run/app.sock\", an absolute path, or \"unix:@NAME\", of at most \
+             {UNIX_BYTES_MAX} bytes"
+        );
+        (format!("{} is no unix socket", quoted(text)), mend)
+    })
+}
+
+fn inet(text: &str) -> Result<SocketAddr, Fault> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         check(address.ip())?;
         if address.port() == 0 {
@@ -25,6 +48,7 @@ pub(super) fn endpoint(text: &str) -> Result<SocketAddr, Fault> {
         Ok(IpAddr::V6(address)) => {
             format!("put brackets around the address and add the port: \"[{address}]:80\"")
         }
+        Err(_) if text.starts_with('/') => format!("write \"unix:{text}\" for a unix socket"),
         Err(_) => "write it as \"192.0.2.1:80\" or \"[2001:db8::1]:80\"; host names are not \
                    looked up"
             .to_owned(),
@@ -182,5 +206,18 @@ mod tests {
         assert!(mend("web.example.com:80").contains("host names are not looked up"));
         assert_eq!(mend("192.0.2.1:0"), "write 1 to 65535");
         assert_eq!(mend("[::ffff:1.2.3.4]:80"), "write it as IPv4");
+    }
+
+    #[test]
+    fn unix_sockets_are_files_and_abstract_names() {
+        let shown = |text: &str| match endpoint(text) {
+            Ok(address) => address.to_string(),
+            Err((problem, _)) => format!("! {problem}"),
+        };
+        assert_eq!(shown("unix:/run/a.sock"), "unix:/run/a.sock");
+        assert_eq!(shown("unix:@app"), "unix:@app");
+        assert_eq!(shown("unix:@"), "! The empty abstract socket name is not supported");
+        assert_eq!(shown("unix:a.sock"), "! \"unix:a.sock\" is no unix socket");
+        assert_eq!(shown("/run/a.sock"), "! \"/run/a.sock\" is not ADDRESS:PORT");
     }
 }

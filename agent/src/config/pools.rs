@@ -1,44 +1,50 @@
 //! Pools: their backends from the four sources, each address once.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use sickbay_shared::limits::POOL_BACKENDS_MAX;
 
 use super::backend_list::{self, WEIGHT_MAX};
 use super::endpoint;
+use super::judging::{self, Judges};
 use super::name;
 use super::problem::{Problem, Report, Step, dotted, nearest, quoted};
-use super::settings::{BackendEntry, BackendSettings, PoolSettings, ProbeSettings, Settings};
-use super::vcl_backends::{self, Refusal};
+use super::settings::{BackendEntry, BackendSettings, PoolSettings, Settings};
+use super::vcl_backends::{self, Refusal, VclProbe};
+use crate::address::Address;
 
 /// A pool before the indices are given out.
 #[derive(Debug)]
 pub(super) struct DraftPool {
-    /// Index into the probes.
-    pub(super) probe: usize,
-    /// Further ones.
-    pub(super) more_probes: Vec<usize>,
+    /// Its own probes: indices into them. Without any its members are healthy unless they have some.
+    pub(super) probes: Vec<usize>,
     /// The members, in the order of the file.
     pub(super) members: Vec<Member>,
     /// The port to probe instead of each backend's own.
     pub(super) probe_port: Option<u16>,
-    /// The probe that its VCL gives, to be added to the probes and to hold instead of `probe`.
-    pub(super) vcl_probe: Option<Box<ProbeSettings>>,
+    /// The probes that its VCL gives, to be added to the others.
+    pub(super) vcl_probes: Vec<VclProbe>,
 }
 
 /// A member of a pool.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: Option<String>,
-    pub(super) address: SocketAddr,
+    pub(super) address: Address,
     /// What is probed instead.
-    pub(super) probe_address: Option<SocketAddr>,
+    pub(super) probe_address: Option<Address>,
     pub(super) weight: u32,
-    /// The bytes to send instead of those that the probe makes.
-    pub(super) request: Option<Vec<u8>>,
+    pub(super) judges: Judges,
     pub(super) origin: Origin,
+}
+
+impl Member {
+    /// With nothing but an address.
+    fn plain(address: Address, origin: Origin) -> Self {
+        let judges = Judges::Pool;
+        Self { name: None, address, probe_address: None, weight: 1, judges, origin }
+    }
 }
 
 /// Where a member stands in the configuration.
@@ -83,19 +89,21 @@ struct Draft<'a, 'r, 's> {
 impl<'a> Draft<'a, '_, '_> {
     fn validate(mut self, probes: &[&str], directory: &Path) -> DraftPool {
         name::check_section(self.report, &self.place(), self.name);
-        let mut named = self.probes(probes);
-        let probe = if named.is_empty() { 0 } else { named.remove(0) };
+        let own = self.own_probes(probes);
         for (index, entry) in self.pool.backends.iter().enumerate() {
-            self.entry(index, entry);
+            self.entry(index, entry, probes);
         }
         self.file(directory);
         self.range();
-        let vcl_probe = self.vcl(directory);
+        let vcl_probes = self.vcl(directory);
+        if own.is_none() {
+            self.check_judges(probes);
+        }
         let probe_port = self.probe_port();
         self.check_duplicates();
         self.check_count();
-        let more_probes = named;
-        DraftPool { probe, more_probes, members: self.members, probe_port, vcl_probe }
+        let probes = own.unwrap_or_default();
+        DraftPool { probes, members: self.members, probe_port, vcl_probes }
     }
 
     fn place(&self) -> [Step<'a>; 2] {
@@ -110,86 +118,75 @@ impl<'a> Draft<'a, '_, '_> {
         ["pool".into(), self.name.into(), "backends".into(), index.into()]
     }
 
-    /// The pool's probes, each once.
-    fn probes(&mut self, probes: &[&str]) -> Vec<usize> {
+    /// The pool's own probes; `None` when it names none.
+    fn own_probes(&mut self, probes: &[&str]) -> Option<Vec<usize>> {
         let place = self.at("probe");
         if self.report.is_marred(&place) {
-            return Vec::new();
+            return Some(Vec::new());
         }
-        let names = self.pool.probe.as_ref().map_or(&[][..], |names| names.as_slice());
-        if names.is_empty() && self.pool.vcl.is_none() {
-            let mend = format!("add probe = \"NAME\"; {}", nearest("", probes.iter().copied()));
-            self.report.error(&self.place(), "the pool has no probe", mend);
-        }
-        let mut found = Vec::with_capacity(names.len());
-        for name in names {
-            match probes.binary_search(&name.as_str()) {
-                Ok(probe) if found.contains(&probe) => {
-                    let problem = format!("{} is named twice", quoted(name));
-                    self.report.error(&place, problem, "remove one of the two");
-                }
-                Ok(probe) => found.push(probe),
-                Err(_) => {
-                    let problem = format!("there is no probe {}", quoted(name));
-                    self.report.error(&place, problem, nearest(name, probes.iter().copied()));
-                }
-            }
-        }
-        found
+        let names = self.pool.probe.as_ref()?;
+        Some(judging::named(names, probes, &place, self.report))
     }
 
-    fn entry(&mut self, index: usize, entry: &BackendEntry) {
+    /// Of a pool without a probe, every member has its own.
+    fn check_judges(&mut self, probes: &[&str]) {
+        let is_judged = |member: &Member| member.judges != Judges::Pool;
+        let any = !self.members.is_empty() || self.pool.vcl.is_some();
+        if any && self.members.iter().all(is_judged) {
+            return;
+        }
+        let mend = format!("add probe = \"NAME\"; {}", nearest("", probes.iter().copied()));
+        self.report.error(&self.place(), "the pool has no probe", mend);
+    }
+
+    fn entry(&mut self, index: usize, entry: &BackendEntry, probes: &[&str]) {
         let place = self.at_entry(index);
         if self.report.is_marred(&place) {
             return;
         }
-        let (text, name, weight) = match entry {
-            BackendEntry::Address(text) => (Some(text), None, None),
-            BackendEntry::Table(table) => {
-                (table.address.as_ref(), table.name.as_ref(), table.weight)
+        let origin = Origin::Entry(index);
+        let table = match entry {
+            BackendEntry::Table(table) => table,
+            BackendEntry::Address(text) => {
+                match endpoint::endpoint(text) {
+                    Ok(address) => self.members.push(Member::plain(address, origin)),
+                    Err((problem, mend)) => self.report.error(&place, problem, mend),
+                }
+                return;
             }
         };
         let [pool, name_step, backends, element] = place;
         let inner = |key| [pool, name_step, backends, element, Step::Key(key)];
-        let weight = match weight {
-            None => 1,
-            Some(weight) => {
-                self.report.whole(&inner("weight"), weight, 1..=WEIGHT_MAX).unwrap_or(1)
-            }
-        };
-        if let Some(fault) = name.and_then(|name| name::backend_fault(name)) {
-            let mend = "name it with 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\"";
-            self.report.error(&inner("name"), fault, mend);
-        }
-        let is_table = matches!(entry, BackendEntry::Table(_));
-        let Some(text) = text else {
+        let Some(text) = &table.address else {
             if !self.report.is_marred(&inner("address")) {
                 let mend = "add address = \"ADDRESS:PORT\"";
                 self.report.error(&place, "the backend has no address", mend);
             }
             return;
         };
-        let probe_address = match entry {
-            BackendEntry::Table(BackendSettings { probe_address: Some(text), .. }) => {
-                let parsed = endpoint::endpoint(text);
-                let faulty =
-                    |(problem, mend)| self.report.error(&inner("probe_address"), problem, mend);
-                parsed.map_err(faulty).ok()
-            }
-            _ => None,
-        };
-        match endpoint::endpoint(text) {
-            Ok(address) => {
-                let name = name.cloned();
-                let origin = Origin::Entry(index);
-                let member = Member { name, address, probe_address, weight, request: None, origin };
-                self.members.push(member);
-            }
-            Err((problem, mend)) if is_table => {
-                self.report.error(&inner("address"), problem, mend);
-            }
-            Err((problem, mend)) => self.report.error(&place, problem, mend),
+        let address = self.address(text, &inner("address"));
+        let BackendSettings { name, probe_address, probe, weight, .. } = table;
+        if let Some(fault) = name.as_ref().and_then(|name| name::backend_fault(name)) {
+            let mend = "name it with 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\"";
+            self.report.error(&inner("name"), fault, mend);
         }
+        let weight = weight
+            .map_or(Some(1), |weight| self.report.whole(&inner("weight"), weight, 1..=WEIGHT_MAX));
+        let probe_address =
+            probe_address.as_ref().and_then(|text| self.address(text, &inner("probe_address")));
+        let judges = match probe {
+            None => Judges::Pool,
+            Some(names) => Judges::Own(judging::named(names, probes, &inner("probe"), self.report)),
+        };
+        if let Some(address) = address {
+            let (name, weight) = (name.clone(), weight.unwrap_or(1));
+            self.members.push(Member { name, address, probe_address, weight, judges, origin });
+        }
+    }
+
+    fn address(&mut self, text: &str, place: &[Step<'_>]) -> Option<Address> {
+        let faulty = |(problem, mend): endpoint::Fault| self.report.error(place, problem, mend);
+        endpoint::endpoint(text).map_err(faulty).ok()
     }
 
     fn file(&mut self, directory: &Path) {
@@ -215,11 +212,8 @@ impl<'a> Draft<'a, '_, '_> {
         self.members.reserve_exact(listed.len());
         self.members.extend(listed.into_iter().map(|listed| Member {
             name: listed.name,
-            address: listed.address,
-            probe_address: None,
             weight: listed.weight,
-            request: None,
-            origin: Origin::Line(listed.line),
+            ..Member::plain(listed.address, Origin::Line(listed.line))
         }));
     }
 
@@ -230,15 +224,8 @@ impl<'a> Draft<'a, '_, '_> {
         match endpoint::range(range) {
             Ok(addresses) => {
                 self.members.reserve_exact(addresses.len());
-                let origin = Origin::Range;
-                self.members.extend(addresses.into_iter().map(|address| Member {
-                    name: None,
-                    address,
-                    probe_address: None,
-                    weight: 1,
-                    request: None,
-                    origin,
-                }));
+                let plain = |address| Member::plain(Address::Inet(address), Origin::Range);
+                self.members.extend(addresses.into_iter().map(plain));
             }
             Err((problem, mend)) => {
                 let place = self.at("backends_range");
@@ -247,43 +234,59 @@ impl<'a> Draft<'a, '_, '_> {
         }
     }
 
-    /// The backends of the pool's VCL; the probe they share when the pool has none.
-    fn vcl(&mut self, directory: &Path) -> Option<Box<ProbeSettings>> {
-        let file = self.pool.vcl.as_ref()?;
+    /// The backends of the pool's VCL; their probes when the pool has none.
+    fn vcl(&mut self, directory: &Path) -> Vec<VclProbe> {
+        let place = self.at("prefer_ipv6");
+        let Some(file) = &self.pool.vcl else {
+            if self.pool.prefer_ipv6.is_some() {
+                let problem = "prefer_ipv6 has no meaning without vcl";
+                self.report.error(&place, problem, "remove it; an address has one family");
+            }
+            return Vec::new();
+        };
         let place = self.at("vcl");
-        let taken = vcl_backends::take(&directory.join(file), self.pool.probe.is_some());
-        match taken {
+        let wanted = vcl_backends::Wanted {
+            own_probes: self.pool.probe.is_none(),
+            prefer_ipv6: self.pool.prefer_ipv6 == Some(true),
+        };
+        match vcl_backends::take(&directory.join(file), wanted) {
             Ok(taken) => {
+                for (problem, mend) in taken.notes {
+                    self.report.warn(&place, problem, mend);
+                }
                 self.members.extend(taken.members);
-                taken.probe
+                return taken.probes;
             }
             Err(Refusal::File(error)) => {
                 for problem in error.errors {
                     let path = dotted(&place);
                     self.report.error_elsewhere(Problem { path, ..problem });
                 }
-                None
             }
-            Err(Refusal::Unfit(problem, mend)) => {
-                self.report.error(&place, problem, mend);
-                None
-            }
+            Err(Refusal::Unfit(problem, mend)) => self.report.error(&place, problem, mend),
         }
+        Vec::new()
     }
 
     fn probe_port(&mut self) -> Option<u16> {
         let place = self.at("probe_port");
         let port = self.report.whole(&place, self.pool.probe_port?, 1..=65_535)?;
+        let has_none =
+            |member: &&Member| member.probe_address.is_none() && member.address.inet().is_none();
+        if let Some(member) = self.members.iter().find(has_none) {
+            let problem = format!("probe_port has no meaning for {}", member.address);
+            self.report.error(&place, problem, "give that backend a pool of its own");
+        }
         u16::try_from(port).ok()
     }
 
     fn check_duplicates(&mut self) {
         let members = std::mem::take(&mut self.members);
-        let mut addresses: HashMap<SocketAddr, usize> = HashMap::with_capacity(members.len());
+        let mut addresses: HashMap<&Address, usize> = HashMap::with_capacity(members.len());
         let mut twice = Vec::new();
         for (index, member) in members.iter().enumerate() {
-            if let Some(first) = addresses.insert(member.address, index) {
-                addresses.insert(member.address, first);
+            if let Some(first) = addresses.insert(&member.address, index) {
+                addresses.insert(&member.address, first);
                 twice.push((index, first, format!("backend {}", member.address)));
             }
         }

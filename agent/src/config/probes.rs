@@ -10,7 +10,7 @@ use super::problem::{Report, Step, quoted};
 use super::question::Question;
 use super::settings::{CompatSetting, ProbeSettings, Settings, UnknownPolicy};
 use super::time;
-use super::{endpoint, name};
+use super::{endpoint, judging, name};
 use crate::fleet::{Probe, SocketOptions};
 
 const WINDOW_DEFAULT: u8 = 8;
@@ -41,6 +41,11 @@ impl<'a> Draft<'a, '_, '_> {
     fn validate(mut self) -> Probe {
         let settings = self.probe;
         name::check_section(self.report, &["probe".into(), self.name.into()], self.name);
+        if self.name == judging::NONE {
+            let problem = "\"none\" is no probe's name: in a pool it says that there is no probe";
+            let place = ["probe".into(), self.name.into()];
+            self.report.error(&place, problem, "give the probe another name");
+        }
         let interval = INTERVAL_NS_MIN..=INTERVAL_NS_MAX;
         let timeout = TIMEOUT_NS_MIN..=TIMEOUT_NS_MAX;
         let place = self.at("interval");

@@ -8,6 +8,7 @@ use sickbay_shared::limits::SERVICES_MAX;
 
 use super::endpoint;
 use super::name;
+use super::pools::DraftPool;
 use super::problem::{Report, Step, nearest, quoted};
 use super::settings::{ProgramSetting, ServiceSettings, Settings};
 use super::{tables, time};
@@ -54,6 +55,28 @@ pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Draf
         drafts.push(draft);
     }
     drafts
+}
+
+/// Reports the services whose pools have backends that no packet can be steered to.
+pub(super) fn check_pools(
+    settings: &Settings,
+    services: &[DraftService],
+    pools: &[DraftPool],
+    report: &mut Report<'_>,
+) {
+    for ((name, service), draft) in settings.service.iter().zip(services) {
+        // A pool that is not there has been reported, and stands as the first one.
+        let known = service.pool.as_ref().is_some_and(|pool| settings.pool.contains_key(pool));
+        let members = pools.get(draft.pool).filter(|_| known).map(|pool| &pool.members);
+        let unix = members.into_iter().flatten().find(|each| each.address.inet().is_none());
+        if let Some(member) = unix {
+            let place = ["service".into(), name.as_str().into(), "pool".into()];
+            let problem =
+                format!("no flow can be steered to {}, a backend of its pool", member.address);
+            let mend = "steer to a pool of addresses; a pool with unix sockets is only probed";
+            report.error(&place, problem, mend);
+        }
+    }
 }
 
 /// Every attachment, in the order of the file; what is wrong is reported.

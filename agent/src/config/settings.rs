@@ -107,7 +107,8 @@ pub struct ProbeSettings {
     #[schemars(example = ["GET / HTTP/1.1", "Host: www.example.com", "Connection: close"])]
     pub request: Vec<String>,
     /// The Host header; http only. When not given it is the backend's address as it is written,
-    /// IPv6 in brackets, followed by the port unless that is 80.
+    /// IPv6 in brackets, followed by the port unless that is 80; for a unix socket it is 0.0.0.0, as
+    /// with Varnish.
     #[schemars(example = "www.example.com")]
     pub host: Option<String>,
     /// The status that is good, 100 to 999, or several: [200, 204, "300-399"]; http only; 200 when
@@ -331,11 +332,12 @@ pub enum UnknownPolicy {
 #[serde(default, deny_unknown_fields)]
 pub struct PoolSettings {
     /// Name of the probe that judges the backends, or of several, which they must all pass:
-    /// ["web", "deep"].
+    /// ["web", "deep"]. "none": they are healthy without being probed.
     #[schemars(example = ProbeNames::One("web".to_owned()), extend("x-live" = true))]
     pub probe: Option<ProbeNames>,
-    /// Backends: "ADDRESS:PORT", or a table with more to say. Host names are not looked up. This
-    /// and the next two add up; a pool has 65536 backends at most.
+    /// Backends: "ADDRESS:PORT", a unix socket as "unix:/FILE" or "unix:@NAME", or a table with more
+    /// to say. Host names are not looked up. This and the next two add up; a pool has 65536 backends
+    /// at most. A pool with a unix socket is probed and shown; no service can be over it.
     #[schemars(
         example = [
             "192.0.2.1:80".into(),
@@ -343,6 +345,7 @@ pub struct PoolSettings {
                 name: Some("b2".to_owned()),
                 address: Some("192.0.2.2:80".to_owned()),
                 probe_address: None,
+                probe: None,
                 weight: Some(2),
             }),
         ],
@@ -358,10 +361,16 @@ pub struct PoolSettings {
     #[schemars(example = "10.0.0.0/24:80")]
     pub backends_range: Option<String>,
     /// A VCL, Varnish's configuration: its backends are the pool's, under their names, each asked
-    /// what Varnish would ask it. Its probe holds when `probe` is not given; it has to be the same
-    /// for all of them. Host names are looked up once, as Varnish does. Relative to this file.
+    /// what Varnish would ask it. Each backend's own probe holds when `probe` is not given; one
+    /// without a probe is healthy. Host names are looked up once, as Varnish does. Relative to this
+    /// file.
     #[schemars(example = &"default.vcl")]
     pub vcl: Option<String>,
+    /// With vcl: of a host with an IPv4 and an IPv6 address, the IPv6 one. One address is a backend:
+    /// it is probed and gets the flows, and the other one is never asked instead, so that a fault of
+    /// one family is seen.
+    #[schemars(example = true)]
+    pub prefer_ipv6: Option<bool>,
     /// The port to probe, when it is not the backend's own.
     #[schemars(example = 8080)]
     pub probe_port: Option<i64>,
@@ -395,7 +404,7 @@ impl ProbeNames {
 pub enum BackendEntry {
     /// `ADDRESS:PORT`.
     Address(String),
-    /// With name or weight.
+    /// With more to say.
     Table(BackendSettings),
 }
 
@@ -411,10 +420,12 @@ impl From<&str> for BackendEntry {
 pub struct BackendSettings {
     /// Its name, unique in the pool; the address when not given.
     pub name: Option<String>,
-    /// `ADDRESS:PORT`.
+    /// `ADDRESS:PORT`, `unix:/FILE` or `unix:@NAME`.
     pub address: Option<String>,
-    /// `ADDRESS:PORT` to probe instead, when it is another.
+    /// The address to probe instead, when it is another.
     pub probe_address: Option<String>,
+    /// Its own probe, or several, instead of the pool's; "none" for none.
+    pub probe: Option<ProbeNames>,
     /// Its share of new flows relative to the others, 1 to 1000; 1 when not given.
     pub weight: Option<i64>,
 }

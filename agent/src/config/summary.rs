@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
 
 use serde::Serialize;
 use sickbay_core::answer::{Answer, Course, Question, by_pace};
@@ -10,7 +9,8 @@ use sickbay_core::bound::Pace;
 use sickbay_core::plan::Nanos;
 
 use super::time::{seconds, shown};
-use crate::fleet::{Fleet, Pool, Probe};
+use crate::address::Host;
+use crate::fleet::{Fleet, Probe};
 
 /// The figures of a validated configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,10 +47,7 @@ pub struct ProbeSummary {
 impl Summary {
     pub(super) fn of(fleet: &Fleet) -> Self {
         let rates = rates(fleet);
-        let is_used = |index: usize| {
-            let uses = |pool: &Pool| pool.probe == index || pool.more_probes.contains(&index);
-            fleet.pools.iter().any(uses)
-        };
+        let is_used = |index: usize| fleet.pools.iter().any(|pool| pool.probes.contains(&index));
         let used = fleet.probes.iter().enumerate().filter(|(index, _)| is_used(*index));
         Self {
             services: fleet.services.len(),
@@ -108,14 +105,14 @@ pub struct Load {
     pub quickest: usize,
 }
 
-/// The load on each address.
+/// The load on each address, all its ports together.
 #[must_use]
-pub fn rates(fleet: &Fleet) -> HashMap<IpAddr, Load> {
-    let mut rates: HashMap<IpAddr, Load> = HashMap::with_capacity(fleet.targets.len());
+pub fn rates(fleet: &Fleet) -> HashMap<Host, Load> {
+    let mut rates: HashMap<Host, Load> = HashMap::with_capacity(fleet.targets.len());
     for target in &fleet.targets {
         let interval_ns = fleet.probes[target.probe].spec.interval_ns;
         let load = rates
-            .entry(target.address.ip())
+            .entry(target.address.host())
             .or_insert(Load { quickest: target.probe, ..Load::default() });
         let rate = 1.0 / seconds(interval_ns);
         load.rate += rate;

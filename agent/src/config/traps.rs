@@ -146,7 +146,7 @@ fn shallow_url(settings: &Settings, probe: &Probe, report: &mut Report<'_>) {
 
 /// Steering that begins before the probes can have spoken.
 fn late_start(settings: &Settings, fleet: &Fleet, report: &mut Report<'_>) {
-    let used = fleet.pools.iter().map(|pool| &fleet.probes[pool.probe]);
+    let used = fleet.pools.iter().flat_map(|pool| &pool.probes).map(|&probe| &fleet.probes[probe]);
     let slowest = used.map(|probe| (first_traffic_ns_max(probe), &probe.name)).max();
     let Some((verdict_ns, name)) = slowest else {
         return;
@@ -165,7 +165,7 @@ fn late_start(settings: &Settings, fleet: &Fleet, report: &mut Report<'_>) {
 }
 
 fn unused(fleet: &Fleet, index: usize, report: &mut Report<'_>) {
-    if fleet.pools.iter().any(|pool| pool.probe == index || pool.more_probes.contains(&index)) {
+    if fleet.pools.iter().any(|pool| pool.probes.contains(&index)) {
         return;
     }
     let name = &fleet.probes[index].name;
@@ -180,10 +180,13 @@ fn unused(fleet: &Fleet, index: usize, report: &mut Report<'_>) {
 /// Pools that share targets and assume different pasts.
 fn shared_initial(fleet: &Fleet, report: &mut Report<'_>) {
     for pool in &fleet.pools {
-        let own = fleet.probes[pool.probe].initial;
-        let members = &fleet.backends[pool.backends.clone()];
-        let lowest = members.iter().map(|member| fleet.targets[member.target].initial).min();
-        let Some(lowest) = lowest.filter(|lowest| *lowest < own) else {
+        let judged = fleet.backends[pool.backends.clone()].iter().flat_map(|each| &each.judged);
+        let lowered = judged.filter_map(|judged| {
+            let own = fleet.probes[judged.probe].initial;
+            let lowest = fleet.targets[judged.target].initial;
+            (lowest < own).then_some((lowest, own))
+        });
+        let Some((lowest, own)) = lowered.min() else {
             continue;
         };
         let problem = format!(
@@ -264,12 +267,14 @@ fn direct_return(fleet: &Fleet, name: &str, report: &mut Report<'_>) {
     let pool = &fleet.pools[service.pool];
     let members = &fleet.backends[pool.backends.clone()];
     let place = ["service".into(), name.into(), "pool".into()];
-    if let Some(member) = members.iter().find(|each| each.address.port() != service.port) {
+    // No service is over a pool with unix sockets.
+    let mut addresses = members.iter().filter_map(|each| each.address.inet());
+    if let Some(address) = addresses.clone().find(|each| each.port() != service.port) {
         let problem = format!(
             "dsr does not change the port: flows reach {} on port {}, not {}",
-            member.address.ip(),
+            address.ip(),
             service.port,
-            member.address.port(),
+            address.port(),
         );
         let mend = format!(
             "let pool {} name port {}, or probe another by probe_port",
@@ -277,9 +282,7 @@ fn direct_return(fleet: &Fleet, name: &str, report: &mut Report<'_>) {
         );
         report.warn(&place, problem, mend);
     }
-    if let Some(member) =
-        members.iter().find(|each| each.address.is_ipv4() != service.address.is_ipv4())
-    {
+    if let Some(address) = addresses.find(|each| each.is_ipv4() != service.address.is_ipv4()) {
         let (vip, backend) = match service.address {
             IpAddr::V4(_) => ("IPv4", "IPv6"),
             IpAddr::V6(_) => ("IPv6", "IPv4"),
@@ -287,7 +290,7 @@ fn direct_return(fleet: &Fleet, name: &str, report: &mut Report<'_>) {
         let problem = format!(
             "an {vip} service with the {backend} backend {}: dsr only needs its next hop, but the \
              probe does not show that it answers {vip} on the service's address",
-            member.address,
+            address,
         );
         let mend = format!("give the pool {vip} addresses of the same backends");
         report.warn(&place, problem, mend);

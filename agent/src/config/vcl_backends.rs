@@ -2,17 +2,39 @@
 
 use std::path::Path;
 
+use super::judging::Judges;
 use super::name;
 use super::pools::{Member, Origin};
 use super::problem::ConfigError;
 use super::settings::{ProbeSettings, StatusSetting, TimeText};
-use crate::vcl::{self, Backend, Parameters, Question, Vcl};
+use crate::vcl::{self, Backend, Endpoint, Parameters, Probe, Question, Vcl};
+
+/// What a pool wants of its VCL.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// Each backend's own probe; else the backends alone.
+    pub(super) own_probes: bool,
+    /// Of a host with an IPv4 and an IPv6 address, the IPv6 one.
+    pub(super) prefer_ipv6: bool,
+}
 
 /// What a VCL gives a pool.
+#[derive(Debug, Default)]
 pub(super) struct Taken {
     pub(super) members: Vec<Member>,
-    /// The probe that its backends share; none when the pool has one of its own.
-    pub(super) probe: Option<Box<ProbeSettings>>,
+    /// The probes that its backends have, each once.
+    pub(super) probes: Vec<VclProbe>,
+    /// What may disappoint, and the way out.
+    pub(super) notes: Vec<(String, String)>,
+}
+
+/// A probe of a VCL in the words of this configuration. What is sent is a request of each backend's
+/// own.
+#[derive(Clone, Debug)]
+pub(super) struct VclProbe {
+    /// Its name there, or that of the backend in which it stands.
+    pub(super) name: String,
+    pub(super) settings: ProbeSettings,
 }
 
 /// Why a VCL gives a pool nothing.
@@ -23,62 +45,87 @@ pub(super) enum Refusal {
     Unfit(String, String),
 }
 
-/// The backends of the VCL at `path`. When the pool has a probe, only their addresses are taken.
-pub(super) fn take(path: &Path, has_probe: bool) -> Result<Taken, Refusal> {
+/// The backends of the VCL at `path`, and their probes.
+pub(super) fn take(path: &Path, wanted: Wanted) -> Result<Taken, Refusal> {
     let vcl = vcl::load(path).map_err(Refusal::File)?;
-    let parameters = if has_probe { None } else { Some(shared_parameters(&vcl)?) };
-    let default = Parameters::default();
-    let mut members = Vec::with_capacity(vcl.backends.len());
+    let mut taking = Taking { vcl: &vcl, wanted, distinct: Vec::new(), taken: Taken::default() };
     for backend in &vcl.backends {
+        taking.backend(backend)?;
+    }
+    if taking.taken.members.is_empty() {
+        let problem = "the VCL has no backends that lead anywhere".to_owned();
+        return Err(Refusal::Unfit(problem, "add some".to_owned()));
+    }
+    Ok(taking.taken)
+}
+
+struct Taking<'v> {
+    vcl: &'v Vcl,
+    wanted: Wanted,
+    /// The parameters of `taken.probes`.
+    distinct: Vec<&'v Parameters>,
+    taken: Taken,
+}
+
+impl<'v> Taking<'v> {
+    fn backend(&mut self, backend: &'v Backend) -> Result<(), Refusal> {
         if let Some(fault) = name::backend_fault(&backend.name) {
             return Err(unfit(backend, &fault));
         }
-        let probed = backend.probed(parameters.as_ref().unwrap_or(&default));
-        let (address, request) = probed.map_err(|why| unfit(backend, &why))?;
-        let request = parameters.is_some().then_some(request);
-        let name = Some(backend.name.clone());
-        members.push(Member {
-            name,
-            address,
+        if backend.endpoint == Endpoint::Nothing {
+            let problem = format!("backend {} is none: it is left out", backend.name);
+            self.taken.notes.push((problem, "give it a .host to have it in the pool".to_owned()));
+            return Ok(());
+        }
+        let located =
+            backend.locate(self.wanted.prefer_ipv6).map_err(|why| unfit(backend, &why))?;
+        if let Some(other) = located.other {
+            let problem = format!(
+                "backend {} has two addresses: {} is probed and gets the flows, {} neither",
+                backend.name,
+                located.address,
+                other.ip()
+            );
+            let mend = "write the one that is meant into the VCL, or turn prefer_ipv6 round";
+            self.taken.notes.push((problem, mend.to_owned()));
+        }
+        let judges = match backend.probe.map(|probe| &self.vcl.probes[probe]) {
+            _ if !self.wanted.own_probes => Judges::Pool,
+            None => Judges::Own(Vec::new()),
+            Some(probe) => self.judge(backend, probe)?,
+        };
+        self.taken.members.push(Member {
+            name: Some(backend.name.clone()),
+            address: located.address,
             probe_address: None,
             weight: 1,
-            request,
+            judges,
             origin: Origin::Vcl,
         });
+        Ok(())
     }
-    let probe = match parameters {
-        Some(parameters) => Some(Box::new(settings(&parameters, &vcl.backends[0])?)),
-        None => None,
-    };
-    Ok(Taken { members, probe })
-}
 
-/// The parameters that hold for every backend: a pool has one rule.
-fn shared_parameters(vcl: &Vcl) -> Result<Parameters, Refusal> {
-    let mut shared: Option<(&Backend, &Parameters)> = None;
-    for backend in &vcl.backends {
-        let Some(probe) = backend.probe else {
-            return Err(unfit(
-                backend,
-                "it has no probe, and a pool without one is not possible yet",
-            ));
-        };
-        let parameters = &vcl.probes[probe].parameters;
-        match shared {
-            Some((first, known)) if known != parameters => {
-                let why = format!("its probe differs from that of {}", first.name);
-                return Err(unfit(backend, &why));
+    /// The backend's probe: one that is known already when it asks and judges alike.
+    fn judge(&mut self, backend: &Backend, probe: &'v Probe) -> Result<Judges, Refusal> {
+        let parameters = &probe.parameters;
+        let request = backend.sent(parameters).map_err(|why| unfit(backend, &why))?;
+        let known = self.distinct.iter().position(|known| *known == parameters);
+        let index = match known {
+            Some(known) => known,
+            None => {
+                let name = probe.name.as_ref().unwrap_or(&backend.name).clone();
+                let settings = settings(parameters).map_err(|why| unfit(backend, &why))?;
+                self.taken.probes.push(VclProbe { name, settings });
+                self.distinct.push(parameters);
+                self.distinct.len() - 1
             }
-            _ => shared = Some((backend, parameters)),
-        }
+        };
+        Ok(Judges::Vcl { probe: index, request })
     }
-    let none = || Refusal::Unfit("the VCL has no backends".to_owned(), "add some".to_owned());
-    shared.map(|(_, parameters)| parameters.clone()).ok_or_else(none)
 }
 
-/// The probe in the words of this configuration. What is sent is a request of each backend's own.
-fn settings(parameters: &Parameters, backend: &Backend) -> Result<ProbeSettings, Refusal> {
-    let probing = parameters.probing().map_err(|why| unfit(backend, &why))?;
+fn settings(parameters: &Parameters) -> Result<ProbeSettings, String> {
+    let probing = parameters.probing()?;
     let url = match &parameters.question {
         Question::Url(url) => String::from_utf8(url.clone()).ok(),
         Question::Request(_) => None,
@@ -99,7 +146,6 @@ fn settings(parameters: &Parameters, backend: &Backend) -> Result<ProbeSettings,
 fn unfit(backend: &Backend, why: &str) -> Refusal {
     let vcl::Place { file, line, column } = &backend.place;
     let problem = format!("backend {} ({file}:{line}:{column}): {why}", backend.name);
-    let mend = "give the pool a probe that holds for all of them, or split the VCL's backends into \
-                files of one probe each";
+    let mend = "mend that in the VCL, or list the pool's backends here";
     Refusal::Unfit(problem, mend.to_owned())
 }

@@ -37,8 +37,8 @@ pub struct Transition {
     pub cause: String,
     /// Good results among those that the rule looks at.
     pub good: u8,
-    /// The rule.
-    pub rule: RuleView,
+    /// The rule; `None` = it has no probe.
+    pub rule: Option<RuleView>,
     /// CLOCK_MONOTONIC of the decision.
     pub at_ns: u64,
 }
@@ -90,9 +90,9 @@ pub struct TransitionView {
     pub cause: String,
     /// Good results among those that the rule looks at.
     pub good: u8,
-    /// `threshold` and `window`, or `fall` and `rise`.
+    /// `threshold` and `window`, or `fall` and `rise`; `None` = it has no probe.
     #[serde(flatten)]
-    pub rule: RuleView,
+    pub rule: Option<RuleView>,
 }
 
 impl TransitionView {
@@ -114,13 +114,14 @@ impl TransitionView {
 
     fn reckoning(&self) -> String {
         match self.rule {
-            RuleView::Window { threshold, window } => {
+            None => String::new(),
+            Some(RuleView::Window { threshold, window }) => {
                 format!("{} of {window} good, needs {threshold}", self.good)
             }
-            RuleView::Consecutive { fall, .. } if self.to == ProbeState::Sick => {
+            Some(RuleView::Consecutive { fall, .. }) if self.to == ProbeState::Sick => {
                 format!("{fall} bad in a row")
             }
-            RuleView::Consecutive { rise, .. } => format!("{rise} good in a row"),
+            Some(RuleView::Consecutive { rise, .. }) => format!("{rise} good in a row"),
         }
     }
 }
@@ -272,7 +273,7 @@ mod tests {
             why: Why::Probe,
             cause: "Open error 111 (Connection refused)".to_owned(),
             good: 2,
-            rule: RuleView::Window { threshold: 3, window: 4 },
+            rule: Some(RuleView::Window { threshold: 3, window: 4 }),
             at_ns: 1,
         }
     }
@@ -290,7 +291,7 @@ mod tests {
             text_of(sick("web.b3")),
             "web.b3 went sick: 2 of 4 good, needs 3: Open error 111 (Connection refused)"
         );
-        let rule = RuleView::Consecutive { fall: 3, rise: 2 };
+        let rule = Some(RuleView::Consecutive { fall: 3, rise: 2 });
         assert_eq!(
             text_of(Transition { rule, ..sick("web.b3") }),
             "web.b3 went sick: 3 bad in a row: Open error 111 (Connection refused)"

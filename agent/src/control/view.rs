@@ -3,7 +3,7 @@
 //! Numbers that need all 64 bits (registers, monotonic times) are decimal strings: a JSON number is
 //! a double to most readers, exact to 2^53 only.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use sickbay_core::command::{Override, Verdict};
@@ -22,8 +22,8 @@ pub struct BackendView {
     pub name: String,
     /// Its pool's name.
     pub pool: String,
-    /// Where its flows go.
-    pub address: SocketAddr,
+    /// Where its flows go: `ADDRESS:PORT`, `unix:/FILE` or `unix:@NAME`.
+    pub address: String,
     /// Share of new flows relative to the others of its pool.
     pub weight: u32,
     /// Its bit in the bitmaps.
@@ -36,10 +36,12 @@ pub struct BackendView {
     pub takes_new: bool,
     /// Good results among those the rule looks at.
     pub good: u8,
-    /// `threshold` and `window`, or `fall` and `rise`.
+    /// `threshold` and `window`, or `fall` and `rise`; `None` = it has no probe and is healthy
+    /// without one.
     #[serde(flatten)]
-    pub rule: RuleView,
-    /// Varnish's eight registers.
+    pub rule: Option<RuleView>,
+    /// Varnish's eight registers. Without a probe `bits_H` is all ones, as Varnish's gauge
+    /// `VBE.*.happy` is then.
     pub registers: RegistersView,
     /// Moving average over good probes, in seconds.
     pub average_s: f64,

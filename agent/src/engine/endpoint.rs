@@ -1,11 +1,10 @@
 //! Where a target is and what its sockets are told, for people and as the kernel reads it.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use nix::sys::socket::{SockaddrIn, SockaddrIn6, SockaddrLike, UnixAddr};
-use sickbay_core::plan::Family;
 
+use crate::address::{Address, UnixPath};
 use crate::fleet::{CloseMode, SocketOptions};
 
 /// Where a target is and what it is sent; by the plan's target index.
@@ -19,55 +18,6 @@ pub struct Endpoint {
     pub close: CloseMode,
     /// What its sockets are told before they connect.
     pub socket: SocketOptions,
-}
-
-/// Where a target is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Address {
-    /// A TCP port.
-    Inet(SocketAddr),
-    /// A unix socket: a file, or an abstract name.
-    Unix(UnixAddr),
-}
-
-impl Address {
-    /// The unix socket of this file, or with "@" before it of this abstract name; `None` when the
-    /// path is relative or either is empty or too long (107 bytes).
-    #[must_use]
-    pub fn unix(text: &str) -> Option<Self> {
-        let address = match text.strip_prefix('@') {
-            Some("") => return None,
-            Some(name) => UnixAddr::new_abstract(name.as_bytes()),
-            None if text.starts_with('/') => UnixAddr::new(text),
-            None => return None,
-        };
-        address.ok().map(Self::Unix)
-    }
-
-    /// Which of the registers a connection moves.
-    #[must_use]
-    pub const fn family(&self) -> Family {
-        match self {
-            Self::Inet(SocketAddr::V4(_)) => Family::Ipv4,
-            Self::Inet(SocketAddr::V6(_)) => Family::Ipv6,
-            Self::Unix(_) => Family::Unix,
-        }
-    }
-}
-
-impl From<SocketAddr> for Address {
-    fn from(address: SocketAddr) -> Self {
-        Self::Inet(address)
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Inet(address) => address.fmt(formatter),
-            Self::Unix(address) => write!(formatter, "unix:{address}"),
-        }
-    }
 }
 
 /// An address as connect(2) and bind(2) want it.
@@ -104,14 +54,22 @@ impl RawAddress {
     }
 }
 
-impl From<Address> for RawAddress {
-    fn from(address: Address) -> Self {
+impl From<&Address> for RawAddress {
+    fn from(address: &Address) -> Self {
         match address {
-            Address::Inet(SocketAddr::V4(address)) => Self::Ipv4(SockaddrIn::from(address)),
-            Address::Inet(SocketAddr::V6(address)) => Self::Ipv6(SockaddrIn6::from(address)),
-            Address::Unix(address) => Self::Unix(address),
+            Address::Inet(SocketAddr::V4(address)) => Self::Ipv4(SockaddrIn::from(*address)),
+            Address::Inet(SocketAddr::V6(address)) => Self::Ipv6(SockaddrIn6::from(*address)),
+            Address::Unix(path) => Self::Unix(raw_unix(path)),
         }
     }
+}
+
+fn raw_unix(path: &UnixPath) -> UnixAddr {
+    let raw = match path.abstract_name() {
+        Some(name) => UnixAddr::new_abstract(name.as_bytes()),
+        None => UnixAddr::new(path.as_str()),
+    };
+    raw.expect("a path is made of what fits into a sockaddr_un, without a NUL")
 }
 
 /// A socket option as setsockopt(2) wants it.
@@ -143,7 +101,7 @@ pub(super) fn raw_options(options: &SocketOptions) -> Box<[RawOption]> {
 
 /// The address to bind to: any port of the source.
 pub(super) fn raw_source(source: IpAddr) -> RawAddress {
-    RawAddress::from(Address::Inet(SocketAddr::new(source, 0)))
+    RawAddress::from(&Address::Inet(SocketAddr::new(source, 0)))
 }
 
 #[cfg(test)]
@@ -151,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unix_address_is_a_file_or_an_abstract_name() {
-        let shown = |text: &str| Address::unix(text).map(|address| address.to_string());
-        assert_eq!(shown("/run/a.sock").as_deref(), Some("unix:/run/a.sock"));
-        assert!(shown("@name").is_some());
-        for text in ["", "@", "run/a.sock", &format!("/{}", "x".repeat(108))] {
-            assert_eq!(shown(text), None, "{text}");
+    fn unix_socket_of_the_greatest_length_is_one_to_the_kernel() {
+        // 2 of the family and 107 of the path; an abstract name has a NUL before it: unix(7).
+        let file = format!("/{}", "x".repeat(106));
+        for (text, expected) in [(file, 109), (format!("@{}", "x".repeat(107)), 110)] {
+            let address = Address::unix(&text).expect("it fits");
+            let (_, length) = RawAddress::from(&address).parts();
+            assert_eq!(length, expected, "{text}");
         }
-        assert_eq!(Address::unix("@name").map(|it| it.family()), Some(Family::Unix));
     }
 
     #[test]

@@ -323,7 +323,7 @@ impl Arenas {
             let request_start = requests.len();
             requests.extend_from_slice(&endpoint.request);
             TargetMemory {
-                address: RawAddress::from(endpoint.address),
+                address: RawAddress::from(&endpoint.address),
                 source: endpoint.socket.source.map(raw_source),
                 options: raw_options(&endpoint.socket),
                 request_start,

@@ -8,7 +8,7 @@ use sickbay_core::command::{Outcome, Override, Phase, StatusLine};
 use sickbay_core::plan::{Compat, ProbeSpec};
 use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
-use sickbay_shared::abi::{BackendCounters, TargetRecord};
+use sickbay_shared::abi::{BackendCounters, STATE_HEALTHY, TargetRecord};
 
 use crate::board::{Board, coarse_now_ns};
 use crate::control::host::{ControlError, Host};
@@ -19,10 +19,12 @@ use crate::control::view::{
     StatusView,
 };
 use crate::engine::monotonic_now;
-use crate::fleet::{AllSick, Backend, Fleet, Mode, Protocol, Service};
+use crate::fleet::{AllSick, Backend, Fleet, Mode, Probe, Protocol, Service};
 use crate::graph;
 use crate::kernel::{Attached, AttachedMode, Counters};
 use crate::shard::{RequestError, ShardRequest, Shards};
+
+use super::unprobed::Unprobed;
 
 /// What [`Host`] is answered from.
 #[derive(Debug)]
@@ -31,6 +33,7 @@ pub(super) struct Answers {
     board: Arc<Board>,
     journal: Arc<Journal>,
     counters: Counters,
+    unprobed: Unprobed,
     started: Instant,
     /// `None` until the shards run, and again when they have stopped.
     shards: Mutex<Option<Shards>>,
@@ -49,11 +52,13 @@ impl Answers {
         counters: Counters,
     ) -> Self {
         let words = vec![Override::Auto; fleet.backends.len()].into();
+        let unprobed = Unprobed::new(Arc::clone(&board), Arc::clone(&journal));
         Self {
             fleet,
             board,
             journal,
             counters,
+            unprobed,
             started: Instant::now(),
             shards: Mutex::new(None),
             words: RwLock::new(words),
@@ -102,49 +107,54 @@ impl Answers {
         &self,
         position: usize,
         backend: &Backend,
-        (record, probe): (&TargetRecord, usize),
         counters: Option<BackendCounters>,
         clocks: &Clocks,
     ) -> BackendView {
         let pool = &self.fleet.pools[backend.pool];
-        let probe = &self.fleet.probes[probe];
+        let (record, probe) = self.telling(backend);
+        let rule = probe.map(|probe| probe.rule);
         let words = self.words.read().unwrap_or_else(PoisonError::into_inner);
         BackendView {
             name: format!("{}.{}", pool.name, backend.name),
             pool: pool.name.clone(),
-            address: backend.address,
+            address: backend.address.to_string(),
             weight: backend.weight,
             index: backend.index,
             admin: Admin::from(words[position]),
             state: ProbeState::from_board(record.state).unwrap_or(ProbeState::Unknown),
             takes_new: self.board.takes_new(backend.index),
-            good: graph::good_count(record.registers[HAPPY], probe.rule),
-            rule: probe.rule.into(),
+            good: rule.map_or(0, |rule| graph::good_count(record.registers[HAPPY], rule)),
+            rule: rule.map(Into::into),
             registers: record.registers.into(),
             average_s: record.average_s,
             last_s: f64::from(record.last_us) / 1e6,
             last_change_unix_ms: clocks.unix_ms(record.changed_ns),
             last_change_ns: record.changed_ns,
-            cause: cause_text(record, &probe.spec),
+            cause: probe.map_or_else(String::new, |probe| cause_text(&record, &probe.spec)),
             counters: counters.map(Into::into),
         }
     }
 
     /// The record that says how a backend is, with its probe: of several the first one whose state
-    /// is the worst, since all must be healthy.
-    fn telling(&self, backend: &Backend) -> (TargetRecord, usize) {
+    /// is the worst, since all must be healthy. Without any probe it is healthy.
+    fn telling(&self, backend: &Backend) -> (TargetRecord, Option<&Probe>) {
         let rank = |record: &TargetRecord| match ProbeState::from_board(record.state) {
             Some(ProbeState::Sick) => 0,
             Some(ProbeState::Unknown) | None => 1,
             Some(ProbeState::Warming) => 2,
             Some(ProbeState::Healthy) => 3,
         };
-        let judged = backend.judged(&self.fleet.pools[backend.pool]);
-        let records = judged.map(|(target, probe)| {
-            let target = u32::try_from(target).expect("targets are counted in u32");
-            (self.board.read_target(target).unwrap_or_default(), probe)
+        let records = backend.judged.iter().map(|judged| {
+            let target = u32::try_from(judged.target).expect("targets are counted in u32");
+            let record = self.board.read_target(target).unwrap_or_default();
+            (record, Some(&self.fleet.probes[judged.probe]))
         });
-        records.min_by_key(|(record, _)| rank(record)).expect("a backend has a target")
+        records.min_by_key(|(record, _)| rank(record)).unwrap_or_else(|| {
+            let mut record = TargetRecord { state: STATE_HEALTHY, ..TargetRecord::default() };
+            record.registers[HAPPY] = u64::MAX;
+            record.changed_ns = self.unprobed.changed_ns(backend.index);
+            (record, None)
+        })
     }
 
     fn service_view(&self, index: u32, service: &Service) -> ServiceView {
@@ -183,10 +193,9 @@ impl Host for Answers {
             .enumerate()
             .filter(|(_, backend)| wanted(backend))
             .map(|(position, backend)| {
-                let (record, probe) = self.telling(backend);
                 let counters =
                     counters.as_ref().and_then(|all| all.get(backend.index as usize)).copied();
-                self.backend_view(position, backend, (&record, probe), counters, &clocks)
+                self.backend_view(position, backend, counters, &clocks)
             })
             .collect()
     }
@@ -254,15 +263,26 @@ impl Host for Answers {
 }
 
 impl Answers {
-    /// Hands one backend's word to its shard, and remembers it when it was taken.
+    /// Hands one backend's word to whoever owns its verdict, and remembers it when it was taken.
     fn hand_over(&self, position: usize, word: Override) -> Result<(), ControlError> {
+        let backend = &self.fleet.backends[position];
+        if backend.judged.is_empty() {
+            self.unprobed.set(&self.fleet, backend, word);
+        } else {
+            self.hand_to_shard(position, word)?;
+        }
+        self.words.write().unwrap_or_else(PoisonError::into_inner)[position] = word;
+        Ok(())
+    }
+
+    fn hand_to_shard(&self, position: usize, word: Override) -> Result<(), ControlError> {
         // A shard takes what waits within a tick; a pattern over a whole fleet fills the queue.
         let limit = Instant::now() + Duration::from_secs(2);
         loop {
             let request = ShardRequest::SetOverride { backend: position, word };
             let taken = self.with_shards(|shards| shards.request(request));
             match taken {
-                Some(Ok(())) => break,
+                Some(Ok(())) => return Ok(()),
                 Some(Err(RequestError::Busy { .. })) if Instant::now() < limit => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -276,8 +296,6 @@ impl Answers {
                 }
             }
         }
-        self.words.write().unwrap_or_else(PoisonError::into_inner)[position] = word;
-        Ok(())
     }
 
     fn lateness_us(&self) -> Option<PercentilesView> {

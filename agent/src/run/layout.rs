@@ -1,9 +1,9 @@
 //! From the fleet to the kernel's maps: what stands on the board before the first probe.
 //!
 //! Written once, before anything is attached: pools, services, tables, backend records and the
-//! bits that no probe decides.
+//! bits that no probe decides: those of backends without one.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use sickbay_core::hash;
 use sickbay_core::maglev::{self, Member};
@@ -14,6 +14,7 @@ use sickbay_shared::limits::{
     REPLIES_PER_SECOND, WORD_BACKENDS,
 };
 
+use crate::address::Address;
 use crate::board::Board;
 use crate::fleet::{AllSick, Fleet, Mode, OnSick, Pool, Protocol, Service};
 use crate::kernel::{Datapath, KernelError, Sizes};
@@ -109,11 +110,13 @@ pub(super) enum LayoutError {
 
 fn lay_out_backends(fleet: &Fleet, board: &Board, shard_of: &[u32]) {
     for (backend, &shard) in fleet.backends.iter().zip(shard_of) {
-        let (address, family) = address(backend.address.ip());
+        // A unix socket is nowhere a packet could go, and no service is over its pool.
+        let inet = backend.address.inet();
+        let (address, family) = inet.map_or(([0; 16], 0), |inet| address(inet.ip()));
         let record = abi::Backend {
             generation: GENERATION,
             address,
-            port: backend.address.port().to_be_bytes(),
+            port: inet.map_or(0, |inet| inet.port()).to_be_bytes(),
             family,
             shard: u8::try_from(shard).expect("at most 256 shards"),
             pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
@@ -122,6 +125,9 @@ fn lay_out_backends(fleet: &Fleet, board: &Board, shard_of: &[u32]) {
         board.write_backend(backend.index, &record);
         board.set_allowed(backend.index, true);
         board.set_serves_old(backend.index, true);
+        if backend.judged.is_empty() {
+            board.set_takes_new(backend.index, record.pool, true);
+        }
     }
 }
 
@@ -131,7 +137,7 @@ fn table(fleet: &Fleet, service: &Service, pool: &Pool) -> Vec<Slot> {
     let members: Vec<Member> = backends
         .iter()
         .map(|backend| Member {
-            identity: member_identity(backend.address),
+            identity: member_identity(&backend.address),
             weight: backend.weight,
         })
         .collect();
@@ -146,7 +152,8 @@ fn table(fleet: &Fleet, service: &Service, pool: &Pool) -> Vec<Slot> {
 
 /// What a backend is called in the tables: its address and port, so that every host with this
 /// configuration agrees.
-fn member_identity(address: SocketAddr) -> u64 {
+fn member_identity(address: &Address) -> u64 {
+    let address = address.inet().expect("a service's pool has no unix socket");
     let ip = match address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,

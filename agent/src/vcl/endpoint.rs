@@ -64,35 +64,47 @@ impl Network {
         self.host.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip, self.port))
     }
 
-    /// The address that is probed; a name is looked up, and IPv4 goes before IPv6.
+    /// The address that is meant, and that of the other family when there is one of each; a name is
+    /// looked up. IPv4 goes before IPv6 unless `prefer_ipv6` turns it round.
     ///
     /// # Errors
     ///
     /// Varnish's: no address, or several of one family.
-    pub fn resolve(&self) -> Result<SocketAddr, String> {
+    pub fn resolve(&self, prefer_ipv6: bool) -> Result<(SocketAddr, Option<SocketAddr>), String> {
         if let Some(address) = self.address() {
-            return Ok(address);
+            return Ok((address, None));
         }
         let host = self.host.escape_debug();
         let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| {
             format!("Backend host \"{host}\" could not be resolved to an IP address: {error}")
         })?;
-        let mut found: Vec<SocketAddr> = found.collect();
-        found.sort_unstable();
-        found.dedup();
-        let of = |v4: bool| found.iter().filter(move |each| each.is_ipv4() == v4).copied();
-        if 1 < of(true).count() || 1 < of(false).count() {
-            let list: Vec<String> = found.iter().map(|each| each.ip().to_string()).collect();
-            return Err(format!(
-                "Backend host \"{host}\": resolves to too many addresses ({}); write the one that \
-                 is meant",
-                list.join(", ")
-            ));
-        }
-        of(true).chain(of(false)).next().ok_or_else(|| {
-            format!("Backend host \"{host}\": resolves to neither IPv4 nor IPv6 addresses")
-        })
+        choose(&self.host, found.collect(), prefer_ipv6)
     }
+}
+
+/// Of what a name was looked up as: the address that is meant, and the other one.
+fn choose(
+    host: &str,
+    mut found: Vec<SocketAddr>,
+    prefer_ipv6: bool,
+) -> Result<(SocketAddr, Option<SocketAddr>), String> {
+    let host = host.escape_debug();
+    found.sort_unstable();
+    found.dedup();
+    let of = |v4: bool| found.iter().filter(move |each| each.is_ipv4() == v4).copied();
+    if 1 < of(true).count() || 1 < of(false).count() {
+        let list: Vec<String> = found.iter().map(|each| each.ip().to_string()).collect();
+        return Err(format!(
+            "Backend host \"{host}\": resolves to too many addresses ({}); write the one that \
+                 is meant",
+            list.join(", ")
+        ));
+    }
+    let mut in_order = of(!prefer_ipv6).chain(of(prefer_ipv6));
+    let first = in_order.next().ok_or_else(|| {
+        format!("Backend host \"{host}\": resolves to neither IPv4 nor IPv6 addresses")
+    })?;
+    Ok((first, in_order.next()))
 }
 
 /// Host and port of `HOST`, `HOST:PORT`, `HOST PORT`, `[HOST]:PORT` or `IPv6`.
@@ -169,6 +181,19 @@ mod tests {
         assert_eq!(network("[::1]x80", None), "! IPv6 address has wrong port separator");
         assert_eq!(network("a", Some("0")), "! the port 0 is not from 1 to 65535");
         assert_eq!(network("a", Some("70000")), "! the port 70000 is not from 1 to 65535");
+    }
+
+    #[test]
+    fn of_two_families_the_preferred_one_is_meant() {
+        let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+        let (v4, v6) = (address("192.0.2.1:80"), address("[2001:db8::1]:80"));
+        assert_eq!(choose("x", vec![v6, v4], false), Ok((v4, Some(v6))));
+        assert_eq!(choose("x", vec![v4, v6, v4], true), Ok((v6, Some(v4))));
+        assert_eq!(choose("x", vec![v6], false), Ok((v6, None)));
+        let many = choose("x", vec![v4, address("192.0.2.2:80")], false).expect_err("too many");
+        assert!(many.contains("resolves to too many addresses (192.0.2.1, 192.0.2.2)"), "{many}");
+        let none = choose("x", Vec::new(), true).expect_err("none");
+        assert!(none.contains("resolves to neither IPv4 nor IPv6 addresses"), "{none}");
     }
 
     #[test]

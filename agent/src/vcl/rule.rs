@@ -8,6 +8,8 @@ use sickbay_core::limits::{
 use sickbay_core::plan::Nanos;
 
 use super::{Backend, Endpoint, Parameters};
+use crate::address::Address;
+use crate::config::quoted;
 
 /// PROXY version 2, LOCAL, no addresses: what Varnish sends before a probe's request.
 const PROXY_V2_LOCAL: &[u8; 16] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
@@ -54,26 +56,51 @@ impl Parameters {
     }
 }
 
+/// Where a backend is, its name looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// Where it is probed.
+    pub address: Address,
+    /// Its address of the other family, when it has one of each. It is not probed.
+    pub other: Option<SocketAddr>,
+}
+
 impl Backend {
-    /// Where it is probed, a name looked up; and the bytes that are sent there.
+    /// Where it is probed, a name looked up. Of an IPv4 and an IPv6 address the IPv4 one is, unless
+    /// `prefer_ipv6` is set, which is Varnish's parameter of that name.
     ///
     /// # Errors
     ///
-    /// What cannot be probed: a name without one address, a unix socket, a PROXY header with the
-    /// connection's own port.
-    pub fn probed(&self, parameters: &Parameters) -> Result<(SocketAddr, Vec<u8>), String> {
-        let address = match &self.endpoint {
-            Endpoint::Network(network) => network.resolve()?,
-            Endpoint::Unix(path) => {
-                let path = String::from_utf8_lossy(path);
-                return Err(format!("unix sockets are not probed yet: {}", path.escape_debug()));
+    /// Why there is no such place: a name without one address, a socket's path that is none, a
+    /// backend that is none.
+    pub fn locate(&self, prefer_ipv6: bool) -> Result<Located, String> {
+        match &self.endpoint {
+            Endpoint::Network(network) => {
+                let (address, other) = network.resolve(prefer_ipv6)?;
+                Ok(Located { address: address.into(), other })
             }
-            Endpoint::Nothing => return Err("it is none: there is nothing to probe".to_owned()),
-        };
+            Endpoint::Unix(path) => {
+                let text = std::str::from_utf8(path).ok();
+                let address = text.and_then(Address::unix).ok_or_else(|| {
+                    let path = String::from_utf8_lossy(path);
+                    format!("unix socket {}: longer than 107 bytes, or not UTF-8", quoted(&path))
+                })?;
+                Ok(Located { address, other: None })
+            }
+            Endpoint::Nothing => Err("it is none: there is nothing to probe".to_owned()),
+        }
+    }
+
+    /// The bytes that its probe sends.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be sent: a PROXY header with the connection's own port.
+    pub fn sent(&self, parameters: &Parameters) -> Result<Vec<u8>, String> {
         let request = parameters.request(&self.host_header);
         match self.proxy_header {
-            0 => Ok((address, request)),
-            2 => Ok((address, [PROXY_V2_LOCAL.as_slice(), &request].concat())),
+            0 => Ok(request),
+            2 => Ok([PROXY_V2_LOCAL.as_slice(), &request].concat()),
             _ => Err("proxy_header = 1 is not sent yet; 2 is".to_owned()),
         }
     }

@@ -208,7 +208,7 @@ fn transitions_reach_the_client_and_none_is_lost_at_stop() {
         why: Why::Probe,
         cause: "Open error 111 (Connection refused)".to_owned(),
         good: 2,
-        rule: RuleView::Window { threshold: 3, window: 4 },
+        rule: Some(RuleView::Window { threshold: 3, window: 4 }),
         at_ns: (1 << 53) + 1,
     };
     served.journal.push(transition.clone());

@@ -34,10 +34,11 @@ pub(super) fn words(probes: bool, pattern: Option<&str>) -> Vec<String> {
 }
 
 fn backend(view: &BackendView, probes: bool) -> Value {
-    let span = graph::span(view.rule.into());
+    let span = view.rule.map_or(0, |rule| graph::span(rule.into()));
     let mut shown = json!({
         "type": "backend",
         "admin_health": match view.admin {
+            Admin::Auto if view.rule.is_none() => "healthy",
             Admin::Auto => "probe",
             Admin::Healthy => "healthy",
             Admin::Sick => "sick",
@@ -45,15 +46,16 @@ fn backend(view: &BackendView, probes: bool) -> Value {
         "probe_message": [view.good, span, health(view)],
     });
     if probes {
-        shown["probe_details"] = details(view, span);
+        shown["probe_details"] =
+            view.rule.map_or_else(|| json!({}), |rule| details(view, rule, span));
     }
     shown["last_change"] = seconds(view.last_change_unix_ms.unwrap_or(0));
     shown
 }
 
-fn details(view: &BackendView, span: u8) -> Value {
+fn details(view: &BackendView, rule: RuleView, span: u8) -> Value {
     let bits = view.registers;
-    let threshold = match view.rule {
+    let threshold = match rule {
         RuleView::Window { threshold, .. } => threshold,
         RuleView::Consecutive { rise, .. } => rise,
     };

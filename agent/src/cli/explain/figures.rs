@@ -24,6 +24,7 @@ pub(super) fn json(fleet: &Fleet, explained: &[Explained<'_>]) -> Value {
             "sockets_worst": host.sockets_worst,
             "sockets_room": host.sockets_room,
             "memory_bytes": host.memory_bytes,
+            "backends_without_a_probe": host.unprobed,
         },
         "decision_to_traffic": {
             "design_bound_s": DECISION_TO_TRAFFIC_BOUND_S,
@@ -63,7 +64,7 @@ fn probe(explained: &Explained<'_>) -> Value {
             sequence(&passage.far[1])
         }),
         "rehearsed": answer.is_rehearsed,
-        "load": explained.load.map(|load| json!({
+        "load": explained.load.as_ref().map(|load| json!({
             "address": load.address.to_string(),
             "probes_per_second": load.probes_per_second,
             "request_bytes_per_second": load.request_bytes_per_second,

@@ -1,7 +1,6 @@
 //! What probing costs: the busiest backend of a probe, and this host.
 
-use std::net::IpAddr;
-
+use crate::address;
 use crate::config::{in_flight_worst, rate, rates, rounded};
 use crate::fleet::Fleet;
 use crate::shard::shard_count;
@@ -15,9 +14,9 @@ const TARGET_BYTES: u64 = 512;
 const SLOT_BYTES: u64 = 3072;
 
 /// Of a probe's backends, the address that gets the most probes from all pools together.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Busiest {
-    pub(super) address: IpAddr,
+    pub(super) address: address::Host,
     pub(super) probes_per_second: f64,
     pub(super) request_bytes_per_second: f64,
 }
@@ -26,15 +25,15 @@ impl Busiest {
     /// `None` when no pool uses the probe.
     pub(super) fn of(fleet: &Fleet, probe: usize) -> Option<Self> {
         let rates = rates(fleet);
-        let pools = fleet.pools.iter().filter(|pool| pool.probe == probe);
-        let backends = pools.flat_map(|pool| &fleet.backends[pool.backends.clone()]);
-        let addresses = backends.map(|backend| fleet.targets[backend.target].address.ip());
-        addresses
-            .filter_map(|address| Some((address, rates.get(&address)?)))
+        let judged = fleet.backends.iter().flat_map(|backend| &backend.judged);
+        judged
+            .filter(|judged| judged.probe == probe)
+            .map(|judged| fleet.targets[judged.target].address.host())
+            .filter_map(|address| rates.get_key_value(&address))
             // The lowest of equal ones, so that the answer is always the same.
             .max_by(|(a, x), (b, y)| x.rate.total_cmp(&y.rate).then(b.cmp(a)))
             .map(|(address, load)| Self {
-                address,
+                address: address.clone(),
                 probes_per_second: rounded(load.rate),
                 request_bytes_per_second: rounded(load.request_bytes_per_second),
             })
@@ -50,6 +49,8 @@ pub(super) struct Host {
     pub(super) sockets_worst: u64,
     /// Sockets that there is room for.
     pub(super) sockets_room: u64,
+    /// Backends without a probe.
+    pub(super) unprobed: usize,
     /// Memory of the probing side, about; the tables of steering are apart.
     pub(super) memory_bytes: u64,
 }
@@ -65,6 +66,7 @@ impl Host {
             probes_per_second: rounded(rate(fleet)),
             sockets_worst: in_flight_worst(fleet).ceil() as u64,
             sockets_room,
+            unprobed: fleet.backends.iter().filter(|each| each.judged.is_empty()).count(),
             memory_bytes: targets * TARGET_BYTES + 2 * requests + sockets_room * SLOT_BYTES,
         }
     }

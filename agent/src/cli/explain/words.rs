@@ -49,7 +49,7 @@ pub(super) fn explain(text: &mut String, explained: &Explained<'_>, screen: Scre
     }
     sentences(text, explained);
     by_failures(text, explained, screen);
-    if let Some(load) = explained.load {
+    if let Some(load) = &explained.load {
         text.push_str(&format!(
             "Load: a backend gets up to {} probes/s with {} bytes/s of requests\n\
              (address {}, all pools together, from each host that runs this).\n",
@@ -60,6 +60,13 @@ pub(super) fn explain(text: &mut String, explained: &Explained<'_>, screen: Scre
 
 /// This host, and the way from decision to traffic.
 pub(super) fn host(text: &mut String, host: &Host) {
+    match host.unprobed {
+        0 => {}
+        1 => text.push_str("1 backend has no probe: it is always healthy, and its death is not seen.\n"),
+        count => text.push_str(&format!(
+            "{count} backends have no probe: they are always healthy, and their death is not seen.\n"
+        )),
+    }
     let threads = if host.shards == 1 { "thread" } else { "threads" };
     text.push_str(&format!(
         "This host: {} probes/s from {} probing {threads}. Sockets open at once if every\n\

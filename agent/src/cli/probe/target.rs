@@ -10,7 +10,8 @@ use sickbay_core::plan::{
 };
 
 use super::ProbeArgs;
-use crate::engine::{Address, Endpoint};
+use crate::address::Address;
+use crate::engine::Endpoint;
 use crate::fleet::{CloseMode, SocketOptions};
 use crate::shard::ShardPlan;
 use crate::vcl::Probing;
@@ -156,9 +157,9 @@ impl Settings {
 
     fn target_spec(&self, target: usize) -> TargetSpec {
         let (probe, endpoint) = &self.endpoints[target];
-        let (text, port) = match endpoint.address {
+        let (text, port) = match &endpoint.address {
             Address::Inet(address) => (address.ip().to_string(), address.port()),
-            address @ Address::Unix(_) => (address.to_string(), 0),
+            Address::Unix(path) => (path.to_string(), 0),
         };
         TargetSpec {
             identity: hash::identity(text.as_bytes(), port, &endpoint.request),

@@ -1,5 +1,6 @@
 //! The backends of a VCL as targets, each with the probe that the VCL gives it.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use sickbay_core::plan::Compat;
@@ -40,8 +41,14 @@ fn resolve(vcl: &Vcl, arguments: &ProbeArgs) -> Result<Settings, UsageError> {
             notes.push(format!("{}: healthy without being probed", backend.name));
             continue;
         };
-        match target(backend, probe, arguments.compat()) {
-            Ok(target) => targets.push(target),
+        match target(backend, probe, arguments) {
+            Ok((target, other)) => {
+                if let Some(other) = other {
+                    let (name, address) = (&target.0, &target.1.address);
+                    notes.push(format!("{name}: probing {address}, not {}", other.ip()));
+                }
+                targets.push(target);
+            }
             Err(why) => return refuse(format!("{}: {why}", backend.name)),
         }
     }
@@ -51,13 +58,17 @@ fn resolve(vcl: &Vcl, arguments: &ProbeArgs) -> Result<Settings, UsageError> {
     Ok(Settings::of_each(targets, notes))
 }
 
+/// A backend's name, where and what it is asked, and how that is judged.
+type Target = (String, Endpoint, Own);
+
+/// The backend as a target, and its address of the other family, which is not probed.
 fn target(
     backend: &Backend,
     probe: &Probe,
-    compat: Compat,
-) -> Result<(String, Endpoint, Own), String> {
-    let (address, request) = backend.probed(&probe.parameters)?;
-    let compat = match compat {
+    arguments: &ProbeArgs,
+) -> Result<(Target, Option<SocketAddr>), String> {
+    let located = backend.locate(arguments.prefer_ipv6)?;
+    let compat = match arguments.compat() {
         Compat::Off => Compat::Off,
         Compat::Varnish { .. } => Compat::Varnish { expect_close: probe.parameters.expect_close },
     };
@@ -68,10 +79,10 @@ fn target(
     };
     // By FIN, as Varnish closes.
     let endpoint = Endpoint {
-        address: address.into(),
-        request,
+        address: located.address,
+        request: backend.sent(&probe.parameters)?,
         close: CloseMode::Fin,
         socket: SocketOptions::default(),
     };
-    Ok((backend.name.clone(), endpoint, own))
+    Ok(((backend.name.clone(), endpoint, own), located.other))
 }
