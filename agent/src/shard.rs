@@ -17,7 +17,7 @@ use nix::unistd::{Pid, gethostname};
 use sickbay_core::command::Override;
 use sickbay_core::hash;
 use sickbay_core::plan::{
-    Family, JudgeIndex, JudgeSpec, Plan, ProbeIndex, TargetIndex, TargetSpec,
+    Family, JudgeIndex, JudgeSpec, Plan, ProbeIndex, Room, TargetIndex, TargetSpec,
 };
 use sickbay_shared::limits::SHARDS_MAX;
 
@@ -452,6 +452,7 @@ fn shard_plan(
         judges: judge_specs,
         slot_count: fleet.in_flight.max(2),
         phase_seed: phase_seed(&fleet.instance),
+        room: Room::NONE,
     };
     let endpoint = |target: &usize| {
         let target = &fleet.targets[*target];

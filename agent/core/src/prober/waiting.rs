@@ -5,7 +5,7 @@ use super::target::Target;
 /// End of a queue.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The queues, linked through [`Target::next_waiting`].
+/// The queues, linked through [`Target::link`].
 #[derive(Debug)]
 pub(super) struct Waiting {
     healthy: Queue,
@@ -33,10 +33,10 @@ impl Waiting {
 
     pub(super) fn push(&mut self, targets: &mut [Target], index: u32, sick: bool) {
         let queue = self.queue(sick);
-        targets[index as usize].next_waiting = NONE;
+        targets[index as usize].link = NONE;
         match queue.tail {
             NONE => queue.head = index,
-            tail => targets[tail as usize].next_waiting = index,
+            tail => targets[tail as usize].link = index,
         }
         queue.tail = index;
     }
@@ -47,7 +47,7 @@ impl Waiting {
         if index == NONE {
             return None;
         }
-        queue.head = targets[index as usize].next_waiting;
+        queue.head = targets[index as usize].link;
         if queue.head == NONE {
             queue.tail = NONE;
         }
