@@ -20,6 +20,8 @@ pub mod graph;
 pub mod host;
 /// The kernel side: load the programs, pin the maps, attach, detach, read the counters.
 pub mod kernel;
+/// Who belongs to a pool, and what follows for the tables of its services.
+pub mod membership;
 /// Next hops: by which MAC and interface each backend is reached, kept fresh.
 pub mod neighbours;
 /// Questions to the kernel's routing netlink: interfaces, XDP in force, routes, neighbours.

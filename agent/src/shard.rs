@@ -16,7 +16,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gethostname};
 use sickbay_core::command::Override;
 use sickbay_core::hash;
-use sickbay_core::plan::{JudgeIndex, JudgeSpec, Plan, ProbeIndex, TargetIndex, TargetSpec};
+use sickbay_core::plan::{JudgeIndex, JudgeSpec, Plan, ProbeIndex, Room, TargetIndex, TargetSpec};
 use sickbay_shared::limits::SHARDS_MAX;
 
 use crate::engine::{Counters, Endpoint, Engine, EngineError, Histograms, Sink};
@@ -450,6 +450,7 @@ fn shard_plan(
         judges: judge_specs,
         slot_count: fleet.in_flight.max(2),
         phase_seed: phase_seed(&fleet.instance),
+        room: Room::NONE,
     };
     let endpoint = |target: &usize| {
         let target = &fleet.targets[*target];

@@ -18,7 +18,7 @@ use sickbay::shard::{Shards, split};
 use sickbay_core::command::{Change, Outcome, Report, Verdict};
 use sickbay_core::pattern::Pattern;
 use sickbay_core::plan::{
-    Compat, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    Compat, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Room, Rule,
     TargetIndex, TargetSpec,
 };
 use sickbay_core::prober::Prober;
@@ -70,6 +70,7 @@ fn first_as(endpoint: &Endpoint, kind: ProbeKind, compat: Compat) -> (Outcome, S
         judges: vec![JudgeSpec { target: TargetIndex(0), rule, on_unknown: OnUnknown::Keep }],
         slot_count: 2,
         phase_seed: 0,
+        room: Room::NONE,
     };
     let endpoints = std::slice::from_ref(endpoint);
     let mut engine = Engine::new(&plan, endpoints, First::default(), Arc::new(Counters::default()))

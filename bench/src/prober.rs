@@ -9,7 +9,7 @@ use std::fmt;
 use nix::sys::resource::{UsageWho, getrusage};
 use sickbay_core::hash;
 use sickbay_core::plan::{
-    Compat, Family, JudgeSpec, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
+    Compat, Family, JudgeSpec, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Room, Rule,
     TargetIndex, TargetSpec,
 };
 use sickbay_core::sim::{Occurrence, Sim};
@@ -71,6 +71,7 @@ fn plan() -> Plan {
         judges: (0..TARGETS).map(judge).collect(),
         slot_count: 1024,
         phase_seed: 1,
+        room: Room::NONE,
     }
 }
 

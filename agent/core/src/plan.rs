@@ -40,6 +40,23 @@ pub struct Plan {
     pub slot_count: u32,
     /// Mixed into each target's phase, so that many hosts do not probe in lock-step.
     pub phase_seed: u64,
+    /// Room for what is added while the prober runs.
+    pub room: Room,
+}
+
+/// Places kept free for targets and judges that are added while the prober runs: nothing is
+/// allocated then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Room {
+    /// Targets besides those of the plan.
+    pub targets: u32,
+    /// Judges besides those of the plan.
+    pub judges: u32,
+}
+
+impl Room {
+    /// Nothing can be added.
+    pub const NONE: Self = Self { targets: 0, judges: 0 };
 }
 
 /// How to probe: the times and what counts as good.

@@ -14,6 +14,9 @@
 //! another pace ([`Pace`](crate::plan::Pace)) moves the next slot. A probe whose deadline
 //! passes is cancelled, and ends when what was cancelled has answered.
 //!
+//! **Members.** Targets and judges may be added and removed at any time ([`Prober::add_target`]),
+//! as many as the plan keeps [`Room`](crate::plan::Room) for.
+//!
 //! **Bounds.** A probe in flight has a place for its report kept free in the queue, and nothing
 //! that reports is begun without one; undrained reports thus stop new starts and lose nothing. A
 //! judge stands in the queue of changes at most once: changes that nobody took in between come out
@@ -24,7 +27,9 @@ use std::collections::VecDeque;
 use crate::command::{
     Change, Command, Event, LocalFault, Outcome, Override, Phase, Report, StatusLine, Verdict,
 };
-use crate::plan::{JudgeIndex, Nanos, Plan, ProbeKind, ProbeSpec, SlotIndex, TargetIndex};
+use crate::plan::{
+    JudgeIndex, JudgeSpec, Nanos, Plan, ProbeKind, ProbeSpec, SlotIndex, TargetIndex,
+};
 use crate::register::{HAPPY, Registers};
 use crate::wheel::Wheel;
 
@@ -40,6 +45,7 @@ mod compat;
 mod counters;
 mod errno;
 mod judge;
+mod members;
 mod slot;
 mod target;
 mod waiting;
@@ -67,7 +73,13 @@ pub struct History {
 #[derive(Debug)]
 pub struct Prober {
     probes: Box<[ProbeSpec]>,
-    targets: Box<[Target]>,
+    /// Never longer than `target_count_max`, which is their capacity at the start.
+    targets: Vec<Target>,
+    target_count_max: usize,
+    /// Those that are probed.
+    target_count: u32,
+    /// The first place that a removed target left.
+    vacant_head: u32,
     judges: Judges,
     slots: Slots,
     /// Timers of targets: each one's next slot. Always armed.
@@ -77,7 +89,7 @@ pub struct Prober {
     waiting: Waiting,
     reports: VecDeque<Report>,
     report_count_max: usize,
-    started_ns: Nanos,
+    phase_seed: u64,
     counters: Counters,
 }
 
@@ -91,18 +103,26 @@ impl Prober {
     #[must_use]
     pub fn new(plan: &Plan, now: Nanos) -> Self {
         assert!(2 <= plan.slot_count, "a prober needs at least 2 slots");
-        let target_count = u32::try_from(plan.targets.len()).expect("indices are u32");
-        let targets: Box<[Target]> =
-            (0..target_count).map(|index| Target::new(plan, index, now)).collect();
-        let judges = Judges::new(&plan.judges, &targets);
-        let mut due = Wheel::new(target_count, now);
-        for (index, target) in targets.iter().enumerate() {
-            due.arm(index as u32, target.due_ns());
+        let target_count_max = plan.targets.len() + plan.room.targets as usize;
+        let mut targets = Vec::with_capacity(target_count_max);
+        for (index, spec) in (0..).zip(&plan.targets) {
+            let probe = &plan.probes[spec.probe.0 as usize];
+            let threshold = threshold(&plan.judges, index);
+            targets.push(Target::new(spec, probe, threshold, plan.phase_seed, now));
+        }
+        let judges = Judges::new(&plan.judges, plan.room.judges, &mut targets);
+        let timer_count = u32::try_from(target_count_max).expect("indices are u32");
+        let mut due = Wheel::new(timer_count, now);
+        for (index, target) in (0..).zip(&targets) {
+            due.arm(index, target.due_ns());
         }
         let report_count_max = 2 * plan.slot_count as usize;
         let prober = Self {
             probes: plan.probes.clone().into_boxed_slice(),
+            target_count: targets.len() as u32,
             targets,
+            target_count_max,
+            vacant_head: waiting::NONE,
             judges,
             slots: Slots::new(plan.slot_count),
             due,
@@ -110,7 +130,7 @@ impl Prober {
             waiting: Waiting::default(),
             reports: VecDeque::with_capacity(report_count_max),
             report_count_max,
-            started_ns: now,
+            phase_seed: plan.phase_seed,
             counters: Counters::default(),
         };
         prober.invariants();
@@ -251,20 +271,23 @@ impl Prober {
             target.postpone(now.saturating_add(probe.interval_ns));
         }
         self.due.arm(index, target.due_ns());
-        if target.fell_silent(probe.interval_ns, self.started_ns, now) {
-            self.judges.on_silence(target.judges());
+        if target.fell_silent(probe.interval_ns, now) {
+            self.judges.on_silence(target.judge_head());
         }
         let target = &mut self.targets[index as usize];
         match target.place() {
             Place::InFlight => self.counters.overlapped += u64::from(!target.is_postponed()),
             Place::Idle => {
                 target.wait(slot_ns);
-                let standing = if self.judges.all_sick(target.judges()) {
+                let standing = if self.judges.all_sick(target.judge_head()) {
                     Standing::Suspect
                 } else {
                     target.standing()
                 };
                 self.waiting.push(&mut self.targets, index, standing);
+            }
+            Place::Removed | Place::Vacant => {
+                debug_assert!(false, "target {index} was removed and is due");
             }
             Place::Waiting => {
                 let scheduled_ns = target.scheduled_ns();
@@ -287,16 +310,16 @@ impl Prober {
         if !self.has_room_for(standing) {
             return None;
         }
-        let target = self.waiting.pop(&mut self.targets, standing)?;
+        let target = self.next_waiting(standing)?;
         Some(self.start(target, standing == Standing::Suspect, now))
     }
 
     fn start(&mut self, index: u32, suspect: bool, now: Nanos) -> Command {
         let target = &mut self.targets[index as usize];
-        target.start();
         let probe = &self.probes[target.probe()];
         let head = matches!(probe.kind, ProbeKind::Http { head: true, .. });
         let slot = self.slots.start(index, suspect, target.scheduled_ns(), head, now);
+        target.start(slot);
         self.deadlines.arm(slot, now.saturating_add(probe.timeout_ns));
         self.counters.started += 1;
         Command::Start { slot: SlotIndex(slot), target: TargetIndex(index) }
@@ -375,8 +398,12 @@ impl Prober {
         self.deadlines.disarm(slot);
         let expired = self.slots.is_expired(slot);
         let report = self.slots.end(slot, outcome, now);
-        self.targets[report.target.0 as usize].end(outcome, expired);
+        let target = &mut self.targets[report.target.0 as usize];
         self.counters.ended += 1;
+        if target.is_removed() {
+            return self.vacate(report.target.0);
+        }
+        target.end(outcome, expired);
         self.conclude(report, now);
         self.postpone(report.target.0, now);
     }
@@ -387,8 +414,8 @@ impl Prober {
         let was_unknown = target.history().unknown;
         if target.record(report.outcome, report.duration_ns, now) {
             let registers = target.history().registers;
-            self.judges.on_result(target.judges(), registers[HAPPY], was_unknown);
-            let mood = self.judges.mood(target.judges(), registers[HAPPY] & 1 == 1);
+            self.judges.on_result(target.judge_head(), registers[HAPPY], was_unknown);
+            let mood = self.judges.mood(target.judge_head(), registers[HAPPY] & 1 == 1);
             if target.turn(mood, &self.probes[target.probe()], now) {
                 self.due.disarm(report.target.0);
                 self.due.arm(report.target.0, target.due_ns());
@@ -424,7 +451,7 @@ impl Prober {
         debug_assert!(self.slots.suspect_count() <= self.slots.suspect_count_max());
         debug_assert!(self.slots.unended_count() <= self.slots.used_count());
         debug_assert_eq!(self.deadlines.armed_count(), self.slots.unexpired_count());
-        debug_assert_eq!(self.due.armed_count() as usize, self.targets.len());
+        debug_assert_eq!(self.due.armed_count(), self.target_count);
         debug_assert!(
             self.reports.len() + self.slots.unended_count() as usize <= self.report_count_max
         );
@@ -433,6 +460,14 @@ impl Prober {
             self.counters.ended + u64::from(self.slots.unended_count())
         );
     }
+}
+
+/// The most good results that a judge of this target needs: with several rules over one register
+/// the largest bounds what is assumed, the others want no more.
+fn threshold(judges: &[JudgeSpec], target: u32) -> u8 {
+    let first = judges.partition_point(|judge| judge.target.0 < target);
+    let own = judges[first..].iter().take_while(|judge| judge.target.0 == target);
+    own.map(|judge| judge.rule.goods_to_healthy()).max().unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]

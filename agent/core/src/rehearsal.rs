@@ -6,8 +6,8 @@
 use crate::bound::Pace;
 use crate::command::Verdict;
 use crate::plan::{
-    Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule,
-    TargetIndex, TargetSpec,
+    Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Room,
+    Rule, TargetIndex, TargetSpec,
 };
 use crate::register::HAPPY;
 use crate::sim::{Behaviour, Occurrence, Peer, Sim};
@@ -114,5 +114,6 @@ pub(crate) fn plan(spec: &ProbeSpec, rule: Rule, initial: u8) -> Plan {
         judges: vec![judge],
         slot_count: 2,
         phase_seed: PHASE_SEED,
+        room: Room::NONE,
     }
 }

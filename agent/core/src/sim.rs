@@ -11,7 +11,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::command::{Change, Command, Event, Override, Report};
-use crate::plan::{JudgeIndex, Nanos, Plan, ProbeKind, SlotIndex, TargetIndex};
+use crate::plan::{
+    JudgeIndex, JudgeSpec, Nanos, OnUnknown, Plan, ProbeKind, Rule, SlotIndex, TargetIndex,
+    TargetSpec,
+};
 use crate::prober::Prober;
 
 use flight::{Answer, Flight};
@@ -47,7 +50,10 @@ pub enum Occurrence {
 pub struct Sim {
     prober: Prober,
     now: Nanos,
-    http: Box<[bool]>,
+    /// By probe, whether its answer is bytes.
+    probe_reads: Box<[bool]>,
+    /// By target.
+    reads: Box<[bool]>,
     peers: Box<[Peer]>,
     flights: Box<[Flight]>,
     arrivals: BinaryHeap<Reverse<Arrival>>,
@@ -69,13 +75,18 @@ impl Sim {
     /// A prober of `plan` that starts at `now`; every peer is [`Peer::HEALTHY`].
     #[must_use]
     pub fn new(plan: &Plan, seed: u64, now: Nanos) -> Self {
-        let is_http = |probe: usize| !matches!(plan.probes[probe].kind, ProbeKind::Tcp);
+        let probe_reads: Box<[bool]> =
+            plan.probes.iter().map(|probe| !matches!(probe.kind, ProbeKind::Tcp)).collect();
         let targets = plan.targets.iter();
+        let mut reads: Vec<bool> =
+            targets.map(|target| probe_reads[target.probe.0 as usize]).collect();
+        reads.resize(reads.len() + plan.room.targets as usize, false);
         Self {
             prober: Prober::new(plan, now),
             now,
-            http: targets.map(|target| is_http(target.probe.0 as usize)).collect(),
-            peers: vec![Peer::HEALTHY; plan.targets.len()].into_boxed_slice(),
+            probe_reads,
+            peers: vec![Peer::HEALTHY; reads.len()].into_boxed_slice(),
+            reads: reads.into_boxed_slice(),
             flights: vec![Flight::default(); plan.slot_count as usize].into_boxed_slice(),
             arrivals: BinaryHeap::new(),
             serial: 0,
@@ -103,6 +114,31 @@ impl Sim {
     /// An operator's override, now.
     pub fn set_override(&mut self, judge: JudgeIndex, word: Override, on: &mut impl FnMut(Traced)) {
         self.prober.on_override(judge, word, self.now);
+        self.drain(on);
+    }
+
+    /// Adds a target with one judge, now; its peer is [`Peer::HEALTHY`]. `None`: no room is left.
+    pub fn add(
+        &mut self,
+        spec: &TargetSpec,
+        rule: Rule,
+        on_unknown: OnUnknown,
+        on: &mut impl FnMut(Traced),
+    ) -> Option<(TargetIndex, JudgeIndex)> {
+        let target = self.prober.add_target(spec, rule, self.now)?;
+        self.reads[target.0 as usize] = self.probe_reads[spec.probe.0 as usize];
+        self.peers[target.0 as usize] = Peer::HEALTHY;
+        let judge = self.prober.add_judge(&JudgeSpec { target, rule, on_unknown }, self.now)?;
+        self.drain(on);
+        Some((target, judge))
+    }
+
+    /// Removes a target and its judges, now.
+    pub fn remove(&mut self, target: TargetIndex, on: &mut impl FnMut(Traced)) {
+        while let Some(judge) = { self.prober.judges_of(target).next() } {
+            self.prober.remove_judge(judge, self.now);
+        }
+        self.prober.remove_target(target, self.now);
         self.drain(on);
     }
 
@@ -201,7 +237,7 @@ impl Sim {
             Command::Start { slot, target } => {
                 let index = target.0 as usize;
                 let flight = &mut self.flights[slot.0 as usize];
-                flight.start(&self.peers[index], self.http[index], &mut self.random, now);
+                flight.start(&self.peers[index], self.reads[index], &mut self.random, now);
                 slot
             }
             Command::Receive { slot } => {

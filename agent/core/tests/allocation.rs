@@ -7,7 +7,7 @@ use std::cell::Cell;
 use sickbay_core::command::{Command, Event, LocalFault, Outcome, Override, Phase};
 use sickbay_core::plan::{
     Compat, Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind,
-    ProbeSpec, Rule, SlotIndex, TargetIndex, TargetSpec,
+    ProbeSpec, Room, Rule, SlotIndex, TargetIndex, TargetSpec,
 };
 use sickbay_core::prober::Prober;
 
@@ -79,6 +79,7 @@ fn plan() -> Plan {
         judges: (0..TARGETS).map(judge).collect(),
         slot_count: SLOTS,
         phase_seed: 3,
+        room: Room { targets: 8, judges: 8 },
     }
 }
 
@@ -104,6 +105,11 @@ fn answer(prober: &mut Prober, slot: SlotIndex, told: Told, now: Nanos) -> bool 
         Told::Receive => Event::Received(b"hello"),
         // Every eighth refuses, one is this host's fault, one never answers; TCP and HTTP take
         // turns among the rest, HTTP in two pieces.
+        // Of the guests every second one never answers, the others refuse.
+        Told::Start(TargetIndex(index)) if TARGETS <= index && index % 2 == 0 => return false,
+        Told::Start(TargetIndex(index)) if TARGETS <= index => {
+            Event::Failed { phase: Phase::Connect, errno: 111 }
+        }
         Told::Start(TargetIndex(index)) => match index % 8 {
             0 => Event::Failed { phase: Phase::Connect, errno: 111 },
             1 => Event::Failed { phase: Phase::Socket, errno: 24 },
@@ -116,6 +122,37 @@ fn answer(prober: &mut Prober, slot: SlotIndex, told: Told, now: Nanos) -> bool 
     true
 }
 
+/// Eight guests: one comes or goes every few turns.
+fn come_and_go(
+    prober: &mut Prober,
+    guests: &mut [Option<(TargetIndex, JudgeIndex)>; 8],
+    turn: u64,
+    now: Nanos,
+) {
+    if !turn.is_multiple_of(13) {
+        return;
+    }
+    let number = turn / 13;
+    let guest = &mut guests[(number % 8) as usize];
+    if let Some((target, judge)) = guest.take() {
+        prober.remove_judge(judge, now);
+        return prober.remove_target(target, now);
+    }
+    let rule = Rule::Window { window: 4, threshold: 2 };
+    let spec = TargetSpec {
+        identity: u128::from(number) << 64 | 2,
+        probe: ProbeIndex((number % 3) as u32),
+        family: Family::Ipv4,
+        initial: 2,
+    };
+    // One that still waits for its end may be in the way.
+    if let Some(target) = prober.add_target(&spec, rule, now) {
+        let spec = JudgeSpec { target, rule, on_unknown: OnUnknown::Keep };
+        *guest = prober.add_judge(&spec, now).map(|judge| (target, judge));
+        assert!(guest.is_some(), "as many judges as targets");
+    }
+}
+
 #[test]
 fn nothing_is_allocated_after_new() {
     let mut now = 1_000_000 * MS;
@@ -123,6 +160,7 @@ fn nothing_is_allocated_after_new() {
     let mut prober = Prober::new(&plan, now);
     let mut told = [Told::Nothing; SLOTS as usize];
     let mut outcomes = [0_u32; 6];
+    let mut guests = [None; 8];
     let before = ALLOCATIONS.get();
     for turn in 0..40_000_u64 {
         now += MS;
@@ -147,6 +185,7 @@ fn nothing_is_allocated_after_new() {
             let judge = JudgeIndex((turn % u64::from(TARGETS)) as u32);
             prober.on_override(judge, words[(turn % 3) as usize], now);
         }
+        come_and_go(&mut prober, &mut guests, turn, now);
         while let Some(report) = prober.poll_report() {
             outcomes[match report.outcome {
                 Outcome::Connected => 0,

@@ -10,7 +10,7 @@ use sickbay::fleet::{CloseMode, SocketOptions};
 use sickbay_core::command::{Change, Outcome, Report};
 use sickbay_core::plan::{
     Compat, Family, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec,
-    Rule, TargetIndex, TargetSpec,
+    Room, Rule, TargetIndex, TargetSpec,
 };
 use sickbay_core::prober::Prober;
 
@@ -99,6 +99,7 @@ impl Setup {
             judges: (0..self.targets.len() as u32).map(judge).collect(),
             slot_count: self.slots,
             phase_seed: 0,
+            room: Room::NONE,
         }
     }
 

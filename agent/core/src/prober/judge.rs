@@ -1,7 +1,5 @@
 //! The judges of a prober: their verdicts, overrides, and the changes not taken yet.
 
-use std::ops::Range;
-
 use super::calendar::Mood;
 use super::target::Target;
 use crate::command::{Change, ChangeCause, Override, Verdict};
@@ -9,13 +7,16 @@ use crate::plan::{JudgeIndex, JudgeSpec, OnUnknown, Rule};
 use crate::register::HAPPY;
 use crate::verdict::{Probed, verdict};
 
-/// End of the queue of changes.
-const NONE: u32 = u32::MAX;
+/// End of a list; the target of a place that no judge has.
+pub(super) const NONE: u32 = u32::MAX;
 
-/// All judges, sorted by target.
+/// All judges; those of a target are linked, in the order in which they came.
 #[derive(Debug)]
 pub(super) struct Judges {
-    judges: Box<[Judge]>,
+    /// Never longer than its capacity at the start.
+    judges: Vec<Judge>,
+    count_max: usize,
+    free_head: u32,
     changed_head: u32,
     changed_tail: u32,
     warming_count: u32,
@@ -23,7 +24,10 @@ pub(super) struct Judges {
 
 #[derive(Clone, Copy, Debug)]
 struct Judge {
+    /// [`NONE`] when it was removed.
     target: u32,
+    /// The next one of its target, or of the free places.
+    next: u32,
     /// The next one in the queue of changes.
     next_changed: u32,
     rule: Rule,
@@ -38,26 +42,73 @@ struct Judge {
 }
 
 impl Judges {
-    pub(super) fn new(specs: &[JudgeSpec], targets: &[Target]) -> Self {
+    /// The judges of `specs`, with places for `room` more.
+    pub(super) fn new(specs: &[JudgeSpec], room: u32, targets: &mut [Target]) -> Self {
         assert!(specs.is_sorted_by_key(|spec| spec.target), "judges are not sorted by target");
-        u32::try_from(specs.len()).expect("indices are u32");
-        let judges: Box<[Judge]> = specs
-            .iter()
-            .map(|spec| {
-                let target = &targets[spec.target.0 as usize];
-                Judge::new(spec, target.history().registers[HAPPY])
-            })
-            .collect();
-        let warming = judges.iter().filter(|judge| judge.verdict == Verdict::Warming);
-        let warming_count = warming.count() as u32;
-        let mut all = Self { judges, changed_head: NONE, changed_tail: NONE, warming_count };
-        // Whoever publishes begins with nobody healthy, so those that are have to be told.
-        for index in 0..all.judges.len() as u32 {
-            if all.judges[index as usize].verdict != Verdict::Warming {
-                all.queue(index, ChangeCause::Initial);
-            }
+        let count_max = specs.len() + room as usize;
+        u32::try_from(count_max).expect("indices are u32");
+        let mut all = Self {
+            judges: Vec::with_capacity(count_max),
+            count_max,
+            free_head: NONE,
+            changed_head: NONE,
+            changed_tail: NONE,
+            warming_count: 0,
+        };
+        for spec in specs {
+            all.add(spec, &mut targets[spec.target.0 as usize]);
         }
         all
+    }
+
+    /// Adds a judge of `target`, which judges by the history that is there; `None` when no place
+    /// is left.
+    pub(super) fn add(&mut self, spec: &JudgeSpec, target: &mut Target) -> Option<u32> {
+        let judge = Judge::new(spec, target.history().registers[HAPPY]);
+        let verdict = judge.verdict;
+        let index = match self.free_head {
+            NONE if self.judges.len() == self.count_max => return None,
+            NONE => {
+                self.judges.push(judge);
+                (self.judges.len() - 1) as u32
+            }
+            free => {
+                self.free_head = self.judges[free as usize].next;
+                self.judges[free as usize] = judge;
+                free
+            }
+        };
+        match self.of(target.judge_head()).last() {
+            None => target.set_judge_head(index),
+            Some(last) => self.judges[last as usize].next = index,
+        }
+        self.warming_count += u32::from(verdict == Verdict::Warming);
+        // Whoever publishes begins with nobody healthy, so those that are have to be told.
+        if verdict != Verdict::Warming {
+            self.queue(index, ChangeCause::Initial);
+        }
+        Some(index)
+    }
+
+    /// Removes a judge of `target`: a change of it that was not taken is never told.
+    pub(super) fn remove(&mut self, index: u32, target: &mut Target) {
+        let Judge { next, verdict, queued, .. } = self.judges[index as usize];
+        match self.of(target.judge_head()).take_while(|other| *other != index).last() {
+            None => target.set_judge_head(next),
+            Some(before) => self.judges[before as usize].next = next,
+        }
+        self.warming_count -= u32::from(verdict == Verdict::Warming);
+        self.judges[index as usize].target = NONE;
+        // One in the queue of changes is free when its turn comes.
+        if queued.is_none() {
+            self.free(index);
+        }
+    }
+
+    /// The judges of a target whose first one is `head`.
+    pub(super) fn of(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
+        let next = |index: &u32| Some(self.judges[*index as usize].next).filter(|it| *it != NONE);
+        std::iter::successors((head != NONE).then_some(head), next)
     }
 
     pub(super) fn target(&self, judge: u32) -> u32 {
@@ -81,18 +132,17 @@ impl Judges {
     }
 
     /// Whether the results say so for each of these judges; false for none.
-    pub(super) fn all_sick(&self, judges: Range<u32>) -> bool {
-        let judges = &self.judges[judges.start as usize..judges.end as usize];
-        !judges.is_empty() && judges.iter().all(|judge| judge.probed.state() == Verdict::Sick)
+    pub(super) fn all_sick(&self, head: u32) -> bool {
+        let sick = |judge| self.judges[judge as usize].probed.state() == Verdict::Sick;
+        head != NONE && self.of(head).all(sick)
     }
 
     /// The pace that the last result, `good` or not, asks for with the states as they are now.
-    pub(super) fn mood(&self, range: Range<u32>, good: bool) -> Mood {
-        let judges = &self.judges[range.start as usize..range.end as usize];
+    pub(super) fn mood(&self, head: u32, good: bool) -> Mood {
         let agreed = if good { Verdict::Healthy } else { Verdict::Sick };
-        if judges.iter().any(|judge| judge.probed.state() != agreed) {
+        if self.of(head).any(|judge| self.judges[judge as usize].probed.state() != agreed) {
             Mood::Fast
-        } else if good || judges.is_empty() {
+        } else if good || head == NONE {
             Mood::Calm
         } else {
             Mood::Sick
@@ -100,18 +150,23 @@ impl Judges {
     }
 
     /// A determinate result is in `happy`; it also ends what was unknown.
-    pub(super) fn on_result(&mut self, judges: Range<u32>, happy: u64, was_unknown: bool) {
-        for index in judges {
+    pub(super) fn on_result(&mut self, head: u32, happy: u64, was_unknown: bool) {
+        let mut index = head;
+        while index != NONE {
             let judge = &mut self.judges[index as usize];
             judge.probed = judge.probed.after_result(judge.rule, happy);
+            let next = judge.next;
             self.settle(index, false, was_unknown, ChangeCause::Probe);
+            index = next;
         }
     }
 
     /// The judges' target turned unknown: told even where the verdict holds.
-    pub(super) fn on_silence(&mut self, judges: Range<u32>) {
-        for index in judges {
+    pub(super) fn on_silence(&mut self, head: u32) {
+        let mut index = head;
+        while index != NONE {
             self.settle(index, true, true, ChangeCause::Silence);
+            index = self.judges[index as usize].next;
         }
     }
 
@@ -122,15 +177,22 @@ impl Judges {
 
     /// Takes the next change; `unknown` tells of a target whether it is.
     pub(super) fn poll_change(&mut self, unknown: impl Fn(u32) -> bool) -> Option<Change> {
-        let index = self.changed_head;
-        let judge = self.judges.get_mut(index as usize)?;
-        let cause = judge.queued.take()?;
+        let (index, cause) = loop {
+            let index = self.changed_head;
+            let judge = self.judges.get_mut(index as usize)?;
+            let cause = judge.queued.take()?;
+            self.changed_head = judge.next_changed;
+            if self.changed_head == NONE {
+                self.changed_tail = NONE;
+            }
+            if judge.target != NONE {
+                break (index, cause);
+            }
+            self.free(index);
+        };
+        let judge = &mut self.judges[index as usize];
         let before = judge.told;
         judge.told = judge.verdict;
-        self.changed_head = judge.next_changed;
-        if self.changed_head == NONE {
-            self.changed_tail = NONE;
-        }
         Some(Change {
             judge: JudgeIndex(index),
             verdict: judge.verdict,
@@ -138,6 +200,11 @@ impl Judges {
             unknown: unknown(judge.target),
             cause,
         })
+    }
+
+    fn free(&mut self, index: u32) {
+        self.judges[index as usize].next = self.free_head;
+        self.free_head = index;
     }
 
     /// Works the verdict out anew; queues a change when it is another, or `tell` says so.
@@ -173,6 +240,7 @@ impl Judge {
         let probed = Probed::new(spec.rule, happy);
         Self {
             target: spec.target.0,
+            next: NONE,
             next_changed: NONE,
             rule: spec.rule,
             on_unknown: spec.on_unknown,

@@ -1,14 +1,12 @@
 //! One target: its history, its slots on the grid, and where its probe is.
 
-use std::ops::Range;
-
-use super::History;
 use super::calendar::{Calendar, Mood};
-use super::waiting::{NONE, Standing};
+use super::waiting::{self, Standing};
+use super::{History, judge};
 use crate::average;
 use crate::command::Outcome;
 use crate::limits::{UNKNOWN_INTERVALS, UNKNOWN_NS_MIN};
-use crate::plan::{Compat, Family, Nanos, Plan, ProbeSpec};
+use crate::plan::{Compat, Family, Nanos, ProbeSpec, TargetSpec};
 use crate::register::{self, HAPPY};
 
 /// Where a target's probe is.
@@ -20,6 +18,10 @@ pub(super) enum Place {
     Waiting,
     /// In flight.
     InFlight,
+    /// In a queue or in flight, and removed: the place is vacant when that is over.
+    Removed,
+    /// There is no target here.
+    Vacant,
 }
 
 /// One target.
@@ -30,10 +32,12 @@ pub(super) struct Target {
     calendar: Calendar,
     /// The slot of the probe that waits or is in flight.
     scheduled_ns: Nanos,
-    pub(super) next_waiting: u32,
+    /// Since when it is probed.
+    since_ns: Nanos,
+    /// The next one that waits, or of the free places; in flight, its place there.
+    pub(super) link: u32,
     probe: u32,
-    judge_first: u32,
-    judge_count: u32,
+    judge_head: u32,
     place: Place,
     standing: Standing,
     family: Family,
@@ -42,20 +46,20 @@ pub(super) struct Target {
     rate: u8,
 }
 
-// With a timer (24 bytes) and a judge (20) about 240 bytes: 300,000 targets are 72 MB.
-const _: () = assert!(size_of::<Target>() <= 192);
+// With a timer (24 bytes) and a judge (24) about 248 bytes: 300,000 targets are 74 MB.
+const _: () = assert!(size_of::<Target>() <= 200);
 
 impl Target {
-    pub(super) fn new(plan: &Plan, index: u32, now: Nanos) -> Self {
-        let spec = &plan.targets[index as usize];
-        let probe = &plan.probes[spec.probe.0 as usize];
-        let judge_first = plan.judges.partition_point(|judge| judge.target.0 < index);
-        let judge_end = plan.judges.partition_point(|judge| judge.target.0 <= index);
-        let judges = &plan.judges[judge_first..judge_end];
-        // With several rules over one register the largest clamps: the others want no more.
-        let threshold = judges.iter().map(|judge| judge.rule.goods_to_healthy()).max();
-        let registers = register::prefilled(spec.initial, threshold.unwrap_or(u8::MAX));
-        let compat = plan.probes[spec.probe.0 as usize].compat;
+    /// A target probed as `probe` says from `now` on; `threshold` good results are assumed at most.
+    pub(super) fn new(
+        spec: &TargetSpec,
+        probe: &ProbeSpec,
+        threshold: u8,
+        phase_seed: u64,
+        now: Nanos,
+    ) -> Self {
+        let registers = register::prefilled(spec.initial, threshold);
+        let compat = probe.compat;
         Self {
             history: History {
                 registers,
@@ -66,12 +70,12 @@ impl Target {
                 indeterminate: 0,
                 unknown: false,
             },
-            calendar: Calendar::new(spec, probe, plan.phase_seed, now),
+            calendar: Calendar::new(spec, probe, phase_seed, now),
             scheduled_ns: 0,
-            next_waiting: NONE,
+            since_ns: now,
+            link: waiting::NONE,
             probe: spec.probe.0,
-            judge_first: judge_first as u32,
-            judge_count: judges.len() as u32,
+            judge_head: judge::NONE,
             place: Place::Idle,
             standing: Standing::Untried,
             family: spec.family,
@@ -89,8 +93,13 @@ impl Target {
         self.probe as usize
     }
 
-    pub(super) const fn judges(&self) -> Range<u32> {
-        self.judge_first..self.judge_first + self.judge_count
+    /// The first of its judges, or [`judge::NONE`].
+    pub(super) const fn judge_head(&self) -> u32 {
+        self.judge_head
+    }
+
+    pub(super) const fn set_judge_head(&mut self, judge: u32) {
+        self.judge_head = judge;
     }
 
     pub(super) const fn place(&self) -> Place {
@@ -136,9 +145,26 @@ impl Target {
         self.scheduled_ns = scheduled_ns;
     }
 
-    pub(super) fn start(&mut self) {
+    pub(super) fn start(&mut self, slot: u32) {
         debug_assert_eq!(self.place, Place::Waiting);
         self.place = Place::InFlight;
+        self.link = slot;
+    }
+
+    /// Is probed no more; what waits or is in flight ends without a report.
+    pub(super) const fn remove(&mut self) {
+        self.place = Place::Removed;
+    }
+
+    pub(super) const fn is_removed(&self) -> bool {
+        matches!(self.place, Place::Removed | Place::Vacant)
+    }
+
+    /// Its place is free for another; `link` is the next one.
+    pub(super) fn vacate(&mut self, link: u32) {
+        debug_assert_eq!(self.place, Place::Removed);
+        self.place = Place::Vacant;
+        self.link = link;
     }
 
     /// Its probe is over; `expired` if its deadline had passed.
@@ -159,10 +185,10 @@ impl Target {
     }
 
     /// Whether it turned unknown just now: asked at each of its slots.
-    pub(super) fn fell_silent(&mut self, interval_ns: Nanos, start_ns: Nanos, now: Nanos) -> bool {
+    pub(super) fn fell_silent(&mut self, interval_ns: Nanos, now: Nanos) -> bool {
         let interval_ns = interval_ns.max(self.calendar.interval_ns());
         let limit_ns = interval_ns.saturating_mul(UNKNOWN_INTERVALS).max(UNKNOWN_NS_MIN);
-        let heard_ns = self.history.last_result_ns.max(start_ns);
+        let heard_ns = self.history.last_result_ns.max(self.since_ns);
         if self.history.unknown || now.saturating_sub(heard_ns) < limit_ns {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::command::{ChangeCause, Malformed};
-use crate::plan::{Compat, Family, JudgeSpec, OnUnknown, Pace, ProbeIndex, Rule, TargetSpec};
+use crate::plan::{Compat, Family, JudgeSpec, OnUnknown, Pace, ProbeIndex, Room, Rule, TargetSpec};
 
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1000 * MS;
@@ -36,6 +36,7 @@ fn plan(target_count: u32, slot_count: u32, kind: ProbeKind) -> Plan {
         judges: (0..target_count).map(judge).collect(),
         slot_count,
         phase_seed: 1,
+        room: Room::NONE,
     }
 }
 
@@ -123,6 +124,7 @@ impl Bench {
 
 mod compat;
 mod judging;
+mod members;
 mod pace;
 mod probing;
 mod room;

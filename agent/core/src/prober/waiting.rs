@@ -17,7 +17,7 @@ pub(super) enum Standing {
     Suspect,
 }
 
-/// The queues, linked through [`Target::next_waiting`].
+/// The queues, linked through [`Target::link`].
 #[derive(Debug)]
 pub(super) struct Waiting {
     queues: [Queue; 3],
@@ -42,10 +42,10 @@ impl Waiting {
 
     pub(super) fn push(&mut self, targets: &mut [Target], index: u32, standing: Standing) {
         let queue = &mut self.queues[standing as usize];
-        targets[index as usize].next_waiting = NONE;
+        targets[index as usize].link = NONE;
         match queue.tail {
             NONE => queue.head = index,
-            tail => targets[tail as usize].next_waiting = index,
+            tail => targets[tail as usize].link = index,
         }
         queue.tail = index;
     }
@@ -56,7 +56,7 @@ impl Waiting {
         if index == NONE {
             return None;
         }
-        queue.head = targets[index as usize].next_waiting;
+        queue.head = targets[index as usize].link;
         if queue.head == NONE {
             queue.tail = NONE;
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::command::{Change, LocalFault, Outcome, Phase, Verdict};
 use crate::hash::{identity, mix};
 use crate::plan::{
-    Compat, Family, JudgeSpec, OnUnknown, Pace, ProbeIndex, ProbeSpec, Rule, TargetSpec,
+    Compat, Family, JudgeSpec, OnUnknown, Pace, ProbeIndex, ProbeSpec, Room, Rule, TargetSpec,
 };
 use crate::text::Bits;
 
@@ -30,6 +30,7 @@ fn plan(target_count: u32, rule: Rule, initial: u8, probe: ProbeSpec, slot_count
         judges: (0..target_count).map(judge).collect(),
         slot_count,
         phase_seed: 7,
+        room: Room::NONE,
     }
 }
 
@@ -80,5 +81,6 @@ impl Log {
 
 mod bounds;
 mod compat;
+mod members;
 mod rules;
 mod varnish;

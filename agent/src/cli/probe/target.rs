@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use sickbay_core::hash;
 use sickbay_core::limits::{INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN};
 use sickbay_core::plan::{
-    Compat, JudgeSpec, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Rule, TargetIndex,
-    TargetSpec,
+    Compat, JudgeSpec, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Room, Rule,
+    TargetIndex, TargetSpec,
 };
 
 use super::ProbeArgs;
@@ -146,6 +146,7 @@ impl Settings {
             slot_count: u32::try_from((2 * self.names.len()).min(IN_FLIGHT_MAX))
                 .expect("bounded just now"),
             phase_seed: 0,
+            room: Room::NONE,
         };
         ShardPlan {
             plan,

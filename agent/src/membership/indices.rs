@@ -1,0 +1,65 @@
+//! Which indices of a pool are in use, by which generation.
+
+use std::collections::VecDeque;
+
+use sickbay_core::plan::Nanos;
+use sickbay_shared::abi::BackendRef;
+
+/// An index that was given back rests for so long: a packet that met its last use in a slot is
+/// through the program by then, which runs for microseconds.
+pub const REST_NS: Nanos = 1_000_000_000;
+
+/// The indices of one pool.
+///
+/// Each use of an index has a generation of its own, one more than that of the use before; the one
+/// that was free the longest is taken first. So a reference means another backend only after 4,095
+/// uses of its index.
+#[derive(Clone, Debug)]
+pub struct Indices {
+    first: u32,
+    /// The last generation of each, 0 before its first use.
+    generations: Box<[u32]>,
+    /// Index, and from when on it is free; the one that is free the longest first.
+    free: VecDeque<(u32, Nanos)>,
+}
+
+impl Indices {
+    /// `count` indices from `first` on, never used.
+    #[must_use]
+    pub fn new(first: u32, count: u32) -> Self {
+        let free = (first..first + count).map(|index| (index, 0)).collect();
+        Self { first, generations: vec![0; count as usize].into_boxed_slice(), free }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.generations.len() as u32
+    }
+
+    /// How many can be taken now.
+    #[must_use]
+    pub fn free_count(&self, now: Nanos) -> usize {
+        self.free.iter().take_while(|(_, free_ns)| *free_ns <= now).count()
+    }
+
+    /// Takes one for a new use; `None` when each is in use or rests.
+    pub fn take(&mut self, now: Nanos) -> Option<BackendRef> {
+        let (index, _) = self.free.pop_front_if(|(_, free_ns)| *free_ns <= now)?;
+        let generation = &mut self.generations[(index - self.first) as usize];
+        *generation = *generation % BackendRef::GENERATION_MAX + 1;
+        Some(BackendRef::new(index, *generation))
+    }
+
+    /// The use is over: nothing on the board names it.
+    ///
+    /// # Panics
+    ///
+    /// When it is not the index's last use.
+    pub fn give_back(&mut self, backend: BackendRef, now: Nanos) {
+        let last = self.generations[(backend.index() - self.first) as usize];
+        assert_eq!(last, backend.generation(), "index {} is not in that use", backend.index());
+        debug_assert!(self.free.iter().all(|(index, _)| *index != backend.index()));
+        self.free.push_back((backend.index(), now.saturating_add(REST_NS)));
+    }
+}
