@@ -60,7 +60,7 @@ pub(crate) fn run() -> Result<()> {
     compile(toolchain, &linker)?;
     for (binary, object) in OBJECTS {
         let from = build_directory().join(TARGET).join("release").join(binary);
-        let to = target_directory().join("bpf").join(object);
+        let to = object_path(object);
         fs::copy(&from, &to).with_context(|| format!("copying {}", from.display()))?;
         println!("object:     {} ({} bytes)", to.display(), fs::metadata(&to)?.len());
     }
@@ -218,11 +218,17 @@ fn workspace_directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 
-fn target_directory() -> PathBuf {
+/// Where cargo and this program put what they build.
+pub(crate) fn target_directory() -> PathBuf {
     match env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => workspace_directory().join(directory),
         None => workspace_directory().join("target"),
     }
+}
+
+/// Where the kernel object of this name is, once it is built.
+pub(crate) fn object_path(object: &str) -> PathBuf {
+    target_directory().join("bpf").join(object)
 }
 
 fn build_directory() -> PathBuf {

@@ -21,12 +21,14 @@ const PROGRAMS: [(&str, &str, &str); 5] = [
     ("setpriv", "util-linux", "ends the private environment with its maker"),
 ];
 /// Files that only the tests need, as [`PROGRAMS`]: their oracle, and what libbpf is built with.
-const TEST_FILES: [(&str, &str, &str); 5] = [
+const TEST_FILES: [(&str, &str, &str); 7] = [
     ("/usr/sbin/varnishd", "varnish", "the oracle of the conformance tests"),
     ("/usr/bin/make", "make", "builds libbpf, the tests' second loader"),
     ("/usr/bin/pkg-config", "pkg-config", "finds libelf for libbpf"),
     ("/usr/include/libelf.h", "libelf-dev", "libbpf reads objects with it"),
     ("/usr/include/zlib.h", "zlib1g-dev", "libelf needs it"),
+    ("/usr/bin/qemu-system-x86_64", "qemu-system-x86", "emulates a machine for the oldest kernel"),
+    ("/bin/busybox", "busybox-static", "is that machine's shell"),
 ];
 /// Where Debian's nginx writes its process number when its package has started it.
 const NGINX_PROCESS_FILE: &str = "/run/nginx.pid";

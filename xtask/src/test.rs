@@ -4,6 +4,8 @@
 mod programs;
 /// One suite's run: its programs, their summaries, its budget.
 mod suite;
+/// Test programs under the oldest kernel that is supported.
+mod vm;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -16,7 +18,7 @@ use crate::{build_ebpf, packages};
 /// What to test.
 #[derive(clap::Args, Default)]
 pub(crate) struct Arguments {
-    /// Suites: unit, kernel, bad-input, conformance, end-to-end, scale; all of them when none is named
+    /// Suites: unit, kernel, bad-input, conformance, end-to-end, scale, kernel-6.1; all of them when none is named
     suites: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use sickbay_lab::agent::BINARY_VARIABLE;
 
 use super::programs::{self, Built, Program};
+use super::vm;
 use crate::{cargo, inside};
 
 /// A set of test programs.
@@ -32,10 +33,12 @@ enum Members {
     Named(&'static str),
     /// Privileged programs that no other suite names.
     OtherPrivileged,
+    /// Those that run once more, under the oldest kernel that is supported.
+    OldestKernel,
 }
 
 /// All suites, the quick ones first.
-pub(crate) const SUITES: [Suite; 6] = [
+pub(crate) const SUITES: [Suite; 7] = [
     Suite {
         name: "unit",
         what: "core, shared, agent, lab, xtask; no privilege",
@@ -72,6 +75,12 @@ pub(crate) const SUITES: [Suite; 6] = [
         budget: Duration::from_secs(180),
         members: Members::Named("scale"),
     },
+    Suite {
+        name: "kernel-6.1",
+        what: "programs, maps and rings under Debian 12's own kernel, emulated",
+        budget: Duration::from_secs(600),
+        members: Members::OldestKernel,
+    },
 ];
 
 /// What tests came to.
@@ -102,12 +111,15 @@ impl Suite {
     /// When a program cannot be started.
     pub(crate) fn run(&self, built: &Built, only: Option<&str>) -> Result<Counts> {
         let deadline = Instant::now() + self.budget;
+        if matches!(self.members, Members::OldestKernel) {
+            return run_machine(vm::command(built, only)?, deadline);
+        }
         let mut sum = Counts::default();
         for program in built.programs.iter().filter(|program| self.has(program)) {
             println!("-- {}", program.name);
             let mut command = command(program, only)?;
             command.env(BINARY_VARIABLE, &built.agent);
-            let counts = run_program(command, deadline)?;
+            let counts = run_program(command, deadline, &mut |_| ())?;
             if program.privileged && only.is_none() && counts == Counts::default() {
                 println!("FAILED: {} ran no test", program.name);
                 sum.add(Counts::one_failed());
@@ -116,7 +128,7 @@ impl Suite {
         }
         if matches!(self.members, Members::Unprivileged) && only.is_none() {
             println!("-- examples in the documentation");
-            sum.add(run_program(documentation(), deadline)?);
+            sum.add(run_program(documentation(), deadline, &mut |_| ())?);
         }
         if sum == Counts::default() {
             println!("FAILED: the suite {} ran no test", self.name);
@@ -128,6 +140,7 @@ impl Suite {
     fn has(&self, program: &Program) -> bool {
         match self.members {
             Members::Unprivileged => !program.privileged,
+            Members::OldestKernel => false,
             Members::Named(name) => program.privileged && program.name == name,
             Members::OtherPrivileged => {
                 let named = |suite: &Suite| matches!(suite.members, Members::Named(name) if name == program.name);
@@ -153,8 +166,24 @@ fn documentation() -> Command {
     cargo::command(&programs::words(&["test", "--quiet", "--doc"]))
 }
 
+/// Runs the machine of another kernel. It must say itself that it came to the end: one that dies
+/// on the way ends like one that is done, and has run fewer tests.
+fn run_machine(command: Command, deadline: Instant) -> Result<Counts> {
+    let mut done = false;
+    let mut counts = run_program(command, deadline, &mut |line| done |= line.trim() == vm::DONE)?;
+    if !done {
+        println!("FAILED: the machine ended before every program had run");
+        counts.add(Counts::one_failed());
+    }
+    Ok(counts)
+}
+
 /// Runs one program, shows what it prints, and reads its summaries.
-fn run_program(mut command: Command, deadline: Instant) -> Result<Counts> {
+fn run_program(
+    mut command: Command,
+    deadline: Instant,
+    on_line: &mut dyn FnMut(&str),
+) -> Result<Counts> {
     let program = command.get_program().to_owned();
     let mut child = command
         .stdin(Stdio::null())
@@ -167,6 +196,7 @@ fn run_program(mut command: Command, deadline: Instant) -> Result<Counts> {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
                 println!("{line}");
+                on_line(&line);
                 counts.add(summary(&line).unwrap_or_default());
             }
             Err(RecvTimeoutError::Disconnected) => break,
@@ -259,7 +289,7 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("60");
         let start = Instant::now();
-        let counts = run_program(command, start + Duration::from_millis(50)).unwrap();
+        let counts = run_program(command, start + Duration::from_millis(50), &mut |_| ()).unwrap();
         assert_eq!(counts, Counts { passed: 0, failed: 1 });
         assert!(start.elapsed() < Duration::from_secs(30));
     }
@@ -267,7 +297,21 @@ mod tests {
     #[test]
     fn program_that_dies_without_a_summary_has_failed() {
         let deadline = Instant::now() + Duration::from_secs(60);
-        let counts = run_program(Command::new("false"), deadline).unwrap();
+        let counts = run_program(Command::new("false"), deadline, &mut |_| ()).unwrap();
         assert_eq!(counts, Counts { passed: 0, failed: 1 });
+    }
+
+    #[test]
+    fn machine_that_stops_on_the_way_has_failed() {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let said = |text: &str| {
+            let mut command = Command::new("echo");
+            command.args(["-e", text]);
+            run_machine(command, deadline).unwrap()
+        };
+        let summary = "test result: ok. 2 passed; 0 failed; 0 ignored";
+        let whole = format!("{summary}\\n{}", vm::DONE);
+        assert_eq!(said(&whole), Counts { passed: 2, failed: 0 });
+        assert_eq!(said(summary), Counts { passed: 2, failed: 1 });
     }
 }
