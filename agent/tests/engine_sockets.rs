@@ -188,7 +188,7 @@ fn large_body_is_drained_to_its_end_as_varnish_does() {
         std::thread::spawn(move || listener.incoming().flatten().for_each(answer_at_length));
     }
     for (address, bits) in cases {
-        let seen = first_as(&endpoint(address, GET), ProbeKind::http(200), Compat::VARNISH);
+        let seen = first_as(&endpoint(address.clone(), GET), ProbeKind::http(200), Compat::VARNISH);
         assert_eq!(seen, (GOOD, bits.to_owned()), "{address}");
     }
     std::fs::remove_file(&path).expect("it is there");

@@ -17,9 +17,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket as open, sockopt};
 
 use super::Features;
-use super::endpoint::{Address, Endpoint, RawAddress, RawOption, raw_options, raw_source};
+use super::endpoint::{Endpoint, RawAddress, RawOption, raw_options, raw_source};
 use super::error::EngineError;
 use super::op::{CHAIN_OPS_MAX, RingFull, Step, Tag};
+use crate::address::Address;
 use crate::fleet::CloseMode;
 
 /// Bytes of one receive: a probe's response fits as a rule; longer ones take several receives.

@@ -105,6 +105,7 @@ impl World {
             address[..4].copy_from_slice(&[192, 0, 2, 1]);
             let key = ServiceKey { address, port: [0, 80], protocol, family: 4 };
             let service = Service {
+                index: table,
                 pool,
                 slot_first: table * SLOTS,
                 slot_count: SLOTS,
@@ -112,7 +113,7 @@ impl World {
                 udp_idle_ns: UDP_IDLE,
                 ..Service::default()
             };
-            tables.services.insert(key, service);
+            tables.put_service(key, service);
         }
         let seats: Vec<Seat> = rig.membership.seats().to_vec();
         let mut world = Self {
