@@ -11,7 +11,7 @@ use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 use super::pools::DraftPool;
 use super::problem::Report;
 use super::question::request_bytes;
-use crate::fleet::{Backend, CloseMode, Pool, Probe, SocketOptions, Target};
+use crate::fleet::{Backend, CloseMode, Pool, Probe, ProxyHeader, SocketOptions, Target};
 
 /// Pools, backends and targets with their indices.
 pub(super) struct Assembled {
@@ -125,7 +125,8 @@ impl<'p> Targets<'p> {
             .map(|probe| {
                 let same = |other: &Probe| {
                     let alike = other.spec == probe.spec && other.close == probe.close;
-                    alike && other.socket == probe.socket
+                    let same_header = other.proxy_header == probe.proxy_header;
+                    alike && same_header && other.socket == probe.socket
                 };
                 probes.iter().position(same).unwrap_or_default()
             })
@@ -202,6 +203,8 @@ fn distinction(probe: &Probe) -> Vec<u8> {
     bytes.extend(interface.iter().flat_map(|interface| interface.bytes()));
     bytes.extend(mark.unwrap_or_default().to_le_bytes());
     bytes.push(u8::from(probe.close == CloseMode::Fin));
+    // Version 2 is in the request.
+    bytes.push(u8::from(probe.proxy_header == Some(ProxyHeader::V1Own)));
     if let Compat::Varnish { expect_close } = probe.spec.compat {
         bytes.extend([b'v', u8::from(expect_close)]);
     }

@@ -69,6 +69,11 @@ fn shared_parameters(vcl: &Vcl) -> Result<Parameters, Refusal> {
                 let why = format!("its probe differs from that of {}", first.name);
                 return Err(unfit(backend, &why));
             }
+            // Version 2 is part of each backend's own request; version 1 is the probe's.
+            Some((first, _)) if (first.proxy_header == 1) != (backend.proxy_header == 1) => {
+                let why = format!("its .proxy_header differs from that of {}", first.name);
+                return Err(unfit(backend, &why));
+            }
             _ => shared = Some((backend, parameters)),
         }
     }
@@ -92,6 +97,7 @@ fn settings(parameters: &Parameters, backend: &Backend) -> Result<ProbeSettings,
         window: Some(probing.window.into()),
         threshold: Some(probing.threshold.into()),
         initial: Some(probing.initial.into()),
+        proxy_header: (backend.proxy_header == 1).then_some(1),
         ..ProbeSettings::default()
     })
 }

@@ -8,9 +8,7 @@ use sickbay_core::limits::{
 use sickbay_core::plan::Nanos;
 
 use super::{Backend, Endpoint, Parameters};
-
-/// PROXY version 2, LOCAL, no addresses: what Varnish sends before a probe's request.
-const PROXY_V2_LOCAL: &[u8; 16] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+use crate::fleet::ProxyHeader;
 
 /// A probe's parameters as the prober has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +53,12 @@ impl Parameters {
 }
 
 impl Backend {
-    /// Where it is probed, a name looked up; and the bytes that are sent there.
+    /// Where it is probed, a name looked up; and the bytes that are sent there, but for a PROXY
+    /// header of version 1, which the connection itself has to be asked for.
     ///
     /// # Errors
     ///
-    /// What cannot be probed: a name without one address, a unix socket, a PROXY header with the
-    /// connection's own port.
+    /// What cannot be probed: a name without one address, a unix socket.
     pub fn probed(&self, parameters: &Parameters) -> Result<(SocketAddr, Vec<u8>), String> {
         let address = match &self.endpoint {
             Endpoint::Network(network) => network.resolve()?,
@@ -72,9 +70,8 @@ impl Backend {
         };
         let request = parameters.request(&self.host_header);
         match self.proxy_header {
-            0 => Ok((address, request)),
-            2 => Ok((address, [PROXY_V2_LOCAL.as_slice(), &request].concat())),
-            _ => Err("proxy_header = 1 is not sent yet; 2 is".to_owned()),
+            2 => Ok((address, [ProxyHeader::V2Local.fixed_bytes(), &request].concat())),
+            _ => Ok((address, request)),
         }
     }
 }

@@ -70,6 +70,7 @@ fn target(
     let endpoint = Endpoint {
         address: address.into(),
         request,
+        proxy_v1: backend.proxy_header == 1,
         close: CloseMode::Fin,
         socket: SocketOptions::default(),
     };
