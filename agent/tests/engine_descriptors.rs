@@ -110,7 +110,8 @@ fn sockets_in_use() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/sockstat").expect("/proc is mounted");
     let line = text.lines().find(|line| line.starts_with("TCP:")).expect("a line for TCP");
     let words: Vec<&str> = line.split(' ').collect();
-    let at = words.iter().position(|word| *word == "alloc").expect("a count of sockets");
+    // "alloc" would be those of the whole host, whoever opened them.
+    let at = words.iter().position(|word| *word == "inuse").expect("a count of sockets");
     words[at + 1].parse().expect("a number")
 }
 

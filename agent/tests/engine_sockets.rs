@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{getsockopt, sockopt};
 use sickbay::config::{Overrides, parse};
 use sickbay::engine::{Address, Counters, Endpoint, Engine, Sink, probe_features};
 use sickbay::fleet::{CloseMode, SocketOptions};
@@ -22,6 +23,11 @@ use sickbay_core::plan::{
 };
 use sickbay_core::prober::Prober;
 use sickbay_core::text::Bits;
+
+#[path = "engine/network.rs"]
+mod network;
+
+use network::{in_own_network, void};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: 0.0.0.0\r\nConnection: close\r\n\r\n";
@@ -286,6 +292,39 @@ fn probe_comes_from_the_source_and_by_the_interface_that_are_given() {
     assert_eq!(first(&given, ProbeKind::http(200)).0, GOOD);
     let expected = given.socket.source.unwrap_or(IpAddr::from([127, 0, 0, 1]));
     assert_eq!(peers.recv_timeout(LIMIT), Ok(expected));
+}
+
+#[test]
+fn probe_carries_its_mark() {
+    in_own_network(|| {
+        // What the server accepts then has the mark of the SYN.
+        std::fs::write("/proc/sys/net/ipv4/tcp_fwmark_accept", "1").expect("a setting of ours");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
+        let address = listener.local_addr().expect("it is bound");
+        for mark in [None, Some(7), Some(0x8000_0001)] {
+            let mut given = endpoint(address.into(), b"");
+            given.socket.mark = mark;
+            assert_eq!(first(&given, ProbeKind::Tcp).0, Outcome::Connected);
+            let (accepted, _) = listener.accept().expect("the probe connected");
+            let seen = getsockopt(&accepted, sockopt::Mark).expect("root may ask");
+            assert_eq!(seen, mark.unwrap_or(0));
+        }
+    });
+}
+
+#[test]
+fn probe_leaves_by_its_interface_alone() {
+    in_own_network(|| {
+        let _nobody = void();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
+        let mut given = endpoint(listener.local_addr().expect("it is bound").into(), b"");
+        given.socket.interface = Some("lo".to_owned());
+        assert_eq!(first(&given, ProbeKind::Tcp).0, Outcome::Connected);
+        // The same address, but by a wire on which nobody has it.
+        given.socket.interface = Some("void0".to_owned());
+        let (outcome, _) = first(&given, ProbeKind::Tcp);
+        assert_ne!(outcome.good(), Some(true), "{outcome:?}");
+    });
 }
 
 #[test]
