@@ -33,7 +33,7 @@ pub use self::example::example;
 pub use self::problem::{ConfigError, Problem};
 pub(crate) use self::problem::{nearest, quoted};
 pub use self::summary::{
-    Load, ProbeSummary, Summary, in_flight_worst, question, rate, rates, rounded,
+    Load, ProbeSummary, Summary, in_flight_worst, question, rate, rate_worst, rates, rounded,
 };
 
 use self::agent::Agent;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use sickbay_core::command::{Change, Command, Event, Override, Report};
-use sickbay_core::plan::{JudgeIndex, Nanos, Plan, ProbeKind, SlotIndex};
+use sickbay_core::command::{Change, Command, Event, Override, Phase, Report};
+use sickbay_core::plan::{JudgeIndex, Nanos, Plan, ProbeKind, SlotIndex, TargetIndex, TargetSpec};
 use sickbay_core::prober::Prober;
 
 /// Where a target is and what its sockets are told.
@@ -30,7 +30,7 @@ pub use endpoint::Endpoint;
 pub use error::EngineError;
 pub use statistics::{Counters, Histograms, LATE_NS, OutcomeKind};
 
-use op::{RingFull, Step, Tag};
+use op::{RingFull, Route, Step, Tag};
 use slots::{Meaning, Slots};
 use uring::Ring;
 
@@ -92,12 +92,15 @@ pub struct Engine<S> {
     ring: Ring,
     slots: Slots,
     sink: S,
-    /// Per target, the step that ends its chain.
-    last_steps: Box<[Step]>,
+    /// Per target, what its probes do.
+    routes: Box<[Route]>,
     /// Taken from the prober when the ring had no room for it.
     held: Option<Command>,
     /// Cancels that found nothing at one step and go on to the next. Never longer than the slots.
     cancels: Vec<(u32, Step)>,
+    /// Slots whose connection is open, and the length of the header in their buffers, which is to be
+    /// sent. No longer either.
+    named: Vec<(u32, u32)>,
     counters: Arc<Counters>,
     histograms: Histograms,
     next_tick_ns: Nanos,
@@ -126,18 +129,23 @@ impl<S: Sink> Engine<S> {
         let now = monotonic_now();
         let prober = Prober::new(plan, now);
         counters.set_warming(prober.warming_count());
-        let last_step = |probe: usize| match plan.probes[probe].kind {
-            ProbeKind::Tcp => Step::Connect,
-            ProbeKind::Http { .. } | ProbeKind::Banner { .. } => Step::Receive,
+        let route = |(target, endpoint): (&TargetSpec, &Endpoint)| match plan.probes
+            [target.probe.0 as usize]
+            .kind
+        {
+            ProbeKind::Tcp => Route::Connect,
+            ProbeKind::Http { .. } | ProbeKind::Banner { .. } if endpoint.proxy_v1 => Route::Named,
+            ProbeKind::Http { .. } | ProbeKind::Banner { .. } => Route::Exchange,
         };
         Ok(Self {
             prober,
             ring,
             slots: Slots::new(plan.slot_count),
             sink,
-            last_steps: plan.targets.iter().map(|t| last_step(t.probe.0 as usize)).collect(),
+            routes: plan.targets.iter().zip(endpoints).map(route).collect(),
             held: None,
             cancels: Vec::with_capacity(plan.slot_count as usize),
+            named: Vec::with_capacity(plan.slot_count as usize),
             counters,
             histograms: Histograms::new(),
             next_tick_ns: now,
@@ -208,7 +216,7 @@ impl<S: Sink> Engine<S> {
             };
             let slot = SlotIndex(tag.slot);
             match self.slots.on_completion(tag, result) {
-                Meaning::Connected => self.prober.on_event(slot, Event::Connected, now),
+                Meaning::Connected => self.on_connected(slot, now),
                 Meaning::Received { length } => {
                     let bytes = self.ring.received(tag.slot, length);
                     self.prober.on_event(slot, Event::Received(bytes), now);
@@ -228,8 +236,31 @@ impl<S: Sink> Engine<S> {
         }
     }
 
+    /// A connection is open. Where its own address is to be sent, that can be asked for only now.
+    fn on_connected(&mut self, slot: SlotIndex, now: Nanos) {
+        if self.routes[self.slots.target(slot.0) as usize] != Route::Named {
+            return self.prober.on_event(slot, Event::Connected, now);
+        }
+        let event = match self.ring.write_name(slot.0) {
+            Ok(length) if self.slots.go_on(slot.0) => return self.named.push((slot.0, length)),
+            // Its deadline passed while it connected: nothing of the request is sent.
+            Ok(_) => Event::Failed { phase: Phase::Send, errno: libc::ECANCELED },
+            Err(errno) => Event::Failed { phase: Phase::Connect, errno },
+        };
+        self.prober.on_event(slot, event, now);
+    }
+
     /// Pushes what is due while there is room. Returns whether the ring was full before the end.
     fn issue(&mut self, now: Nanos) -> bool {
+        // Before the cancels: those look for what is in the ring.
+        while self.ring.has_room() {
+            let Some((slot, length)) = self.named.pop() else {
+                break;
+            };
+            let tag = |step| self.slots.tag(slot, step);
+            let target = self.slots.target(slot);
+            self.ring.push_request(target, length, tag).expect("there is room");
+        }
         while self.ring.has_room() {
             let Some((slot, step)) = self.cancels.pop() else {
                 break;
@@ -242,7 +273,7 @@ impl<S: Sink> Engine<S> {
                 self.drain(now);
                 return false;
             };
-            if self.carry_out(command) == Err(RingFull) {
+            if self.carry_out(command, now) == Err(RingFull) {
                 self.held = Some(command);
                 break;
             }
@@ -252,15 +283,9 @@ impl<S: Sink> Engine<S> {
         true
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<(), RingFull> {
+    fn carry_out(&mut self, command: Command, now: Nanos) -> Result<(), RingFull> {
         match command {
-            Command::Start { slot: SlotIndex(slot), target } => {
-                let last = self.last_steps[target.0 as usize];
-                let generation = self.slots.next_generation(slot);
-                let tag = |step| Tag { slot, generation, step };
-                self.ring.push_chain(target.0, last, tag)?;
-                self.slots.start(slot, target.0, last);
-            }
+            Command::Start { slot, target } => self.start(slot, target, now)?,
             Command::Receive { slot: SlotIndex(slot) } => {
                 self.ring.push_receive(self.slots.tag(slot, Step::Receive))?;
                 self.slots.read(slot, Step::Receive);
@@ -280,6 +305,23 @@ impl<S: Sink> Engine<S> {
                 self.slots.close(slot);
             }
         }
+        Ok(())
+    }
+
+    fn start(&mut self, slot: SlotIndex, target: TargetIndex, now: Nanos) -> Result<(), RingFull> {
+        let SlotIndex(index) = slot;
+        let route = self.routes[target.0 as usize];
+        if route == Route::Named
+            && let Err(errno) = self.ring.open_named(target.0, index)
+        {
+            let event = Event::Failed { phase: Phase::Socket, errno };
+            self.prober.on_event(slot, event, now);
+            return Ok(());
+        }
+        let generation = self.slots.next_generation(index);
+        let tag = |step| Tag { slot: index, generation, step };
+        self.ring.push_chain(target.0, route, tag)?;
+        self.slots.start(index, target.0, route.first_chain_end());
         Ok(())
     }
 

@@ -69,8 +69,23 @@ pub struct Probe {
 /// Which PROXY header stands before a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProxyHeader {
+    /// Version 1, with the connection's own address on both sides, as Varnish sends it; not part
+    /// of [`Target::request`], since only the open connection knows it.
+    V1Own,
     /// Version 2, LOCAL: the proxy's own connection, without addresses.
     V2Local,
+}
+
+impl ProxyHeader {
+    /// Its bytes as far as they are the same on every connection.
+    #[must_use]
+    pub const fn fixed_bytes(self) -> &'static [u8] {
+        match self {
+            Self::V1Own => b"",
+            // Signature, version 2 and LOCAL, no family, no length (PROXY protocol, section 2.2).
+            Self::V2Local => b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+        }
+    }
 }
 
 /// What a probe's sockets are told before they connect.

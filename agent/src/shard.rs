@@ -20,7 +20,7 @@ use sickbay_core::plan::{JudgeIndex, JudgeSpec, Plan, ProbeIndex, Room, TargetIn
 use sickbay_shared::limits::SHARDS_MAX;
 
 use crate::engine::{Counters, Endpoint, Engine, EngineError, Histograms, Sink};
-use crate::fleet::{Fleet, Target};
+use crate::fleet::{Fleet, ProxyHeader, Target};
 
 /// Requests that wait for one shard at most; each is taken within a tick.
 const REQUESTS_MAX: usize = 64;
@@ -457,6 +457,7 @@ fn shard_plan(
         Endpoint {
             address: target.address.clone(),
             request: target.request.clone(),
+            proxy_v1: fleet.probes[target.probe].proxy_header == Some(ProxyHeader::V1Own),
             close: fleet.probes[target.probe].close,
             socket: fleet.probes[target.probe].socket.clone(),
         }

@@ -246,11 +246,6 @@ fn each_mistake_has_its_line() {
              expect",
         ),
         (
-            "proxy_header = 1",
-            "probe.p.proxy_header: version 1 is not sent: it names the connection's own port, \
-             which is not known before it connects; write proxy_header = 2",
-        ),
-        (
             "source = \"192.0.2.1:80\"",
             "probe.p.source: \"192.0.2.1:80\" is not an IP address; write one of this host's, such \
              as \"192.0.2.250\", without a port",
@@ -261,7 +256,8 @@ fn each_mistake_has_its_line() {
         ),
         (
             "proxy_header = 3",
-            "probe.p.proxy_header: 3 is no version of the PROXY protocol; write proxy_header = 2",
+            "probe.p.proxy_header: 3 is no version of the PROXY protocol; write proxy_header = 1 \
+             or 2",
         ),
         (
             "interval_fast = \"6s\"",
@@ -285,6 +281,7 @@ fn each_difference_makes_another_target() {
         "interval_fast = \"1s\"",
         "interval_sick = \"9s\"",
         "jitter = \"1%\"",
+        "proxy_header = 1",
         "proxy_header = 2",
         "source = \"192.0.2.250\"",
         "interface = \"eth1\"",

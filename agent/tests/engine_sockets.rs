@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{getsockopt, sockopt};
 use sickbay::address::Address;
 use sickbay::config::{Overrides, parse};
 use sickbay::engine::{Counters, Endpoint, Engine, Sink, probe_features};
 use sickbay::fleet::{CloseMode, SocketOptions};
 use sickbay::shard::{Shards, split};
-use sickbay_core::command::{Change, Outcome, Report, Verdict};
+use sickbay_core::command::{Change, Outcome, Phase, Report, Verdict};
 use sickbay_core::pattern::Pattern;
 use sickbay_core::plan::{
     Compat, JudgeSpec, Nanos, OnUnknown, Pace, Plan, ProbeIndex, ProbeKind, ProbeSpec, Room, Rule,
@@ -23,6 +24,11 @@ use sickbay_core::plan::{
 };
 use sickbay_core::prober::Prober;
 use sickbay_core::text::Bits;
+
+#[path = "engine/network.rs"]
+mod network;
+
+use network::{in_own_network, void};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: 0.0.0.0\r\nConnection: close\r\n\r\n";
@@ -56,7 +62,7 @@ fn first_as(endpoint: &Endpoint, kind: ProbeKind, compat: Compat) -> (Outcome, S
     let plan = Plan {
         probes: vec![ProbeSpec {
             interval_ns: 100_000_000,
-            timeout_ns: 10_000_000_000,
+            timeout_ns: 5_000_000_000,
             kind,
             pace: Pace::STEADY,
             compat,
@@ -87,7 +93,7 @@ fn first_as(endpoint: &Endpoint, kind: ProbeKind, compat: Compat) -> (Outcome, S
 
 fn endpoint(address: Address, request: &[u8]) -> Endpoint {
     let (request, socket) = (request.to_vec(), SocketOptions::default());
-    Endpoint { address, request, close: CloseMode::Rst, socket }
+    Endpoint { address, request, proxy_v1: false, close: CloseMode::Rst, socket }
 }
 
 /// Answers every connection with `answer` once `request` has come; tells where each is from.
@@ -161,6 +167,90 @@ fn banner_is_awaited_without_sending_anything() {
     assert_eq!(seen, (Outcome::Matched, "4---X-RH".to_owned()));
 }
 
+/// What came before the request on a connection; it is answered.
+fn before_request(mut stream: impl Read + Write) -> String {
+    let mut came = Vec::new();
+    let mut byte = [0];
+    while !came.ends_with(GET) && stream.read_exact(&mut byte).is_ok() {
+        came.push(byte[0]);
+    }
+    // The test fails by itself when this does.
+    let _sent = stream.write_all(OK);
+    came.truncate(came.len().saturating_sub(GET.len()));
+    String::from_utf8(came).expect("a header of version 1 is ASCII")
+}
+
+#[test]
+fn proxy_header_of_version_1_names_the_connections_own_address() {
+    let ipv4 = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
+    let ipv6 = TcpListener::bind("[::1]:0").expect("loopback can be bound");
+    let at = |listener: &TcpListener| listener.local_addr().expect("it is bound");
+    let mapped = SocketAddr::new("::ffff:127.0.0.1".parse().expect("an address"), at(&ipv4).port());
+    for compat in [Compat::Off, Compat::VARNISH] {
+        for (listener, address, family) in [
+            (&ipv4, at(&ipv4), "TCP4"),
+            (&ipv6, at(&ipv6), "TCP6"),
+            // By its IPv4 address, as Varnish 7.1.1 writes it.
+            (&ipv4, mapped, "TCP6"),
+        ] {
+            let listener = listener.try_clone().expect("a descriptor is free");
+            let server = std::thread::spawn(move || {
+                let (stream, peer) = listener.accept().expect("the probe connects");
+                (before_request(stream), peer)
+            });
+            let mut given = endpoint(address.into(), GET);
+            given.proxy_v1 = true;
+            let (outcome, bits) = first_as(&given, ProbeKind::http(200), compat);
+            let (header, peer) = server.join().expect("the server does not panic");
+            let (ip, port) = (peer.ip(), peer.port());
+            assert_eq!(header, format!("PROXY {family} {ip} {ip} {port} {port}\r\n"));
+            assert_eq!((outcome, &bits[2..]), (GOOD, "--X-RH"), "{header}");
+        }
+    }
+}
+
+#[test]
+fn proxy_header_of_version_1_says_unknown_on_a_unix_socket_and_precedes_what_tcp_sends() {
+    let name = format!("sickbay-proxy-{}", std::process::id());
+    let abstract_name = UnixName::from_abstract_name(&name).expect("a short name");
+    let unix = UnixListener::bind_addr(&abstract_name).expect("the name is ours");
+    let server =
+        std::thread::spawn(move || before_request(unix.accept().expect("the probe connects").0));
+    let mut given = endpoint(Address::unix(&format!("@{name}")).expect("an address"), GET);
+    given.proxy_v1 = true;
+    assert_eq!(first(&given, ProbeKind::http(200)), (GOOD, "--U-X-RH".to_owned()));
+    assert_eq!(server.join().expect("it does not panic"), "PROXY UNKNOWN\r\n");
+
+    // A server that speaks first sees the header of a probe that sends nothing else.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
+    given = endpoint(listener.local_addr().expect("it is bound").into(), b"");
+    given.proxy_v1 = true;
+    let server = std::thread::spawn(move || {
+        let (mut stream, peer) = listener.accept().expect("the probe connects");
+        let expected = format!("PROXY TCP4 {0} {0} {1} {1}\r\n", peer.ip(), peer.port());
+        let mut came = vec![0; expected.len()];
+        stream.read_exact(&mut came).expect("a header comes");
+        assert_eq!(came, expected.as_bytes());
+        stream.write_all(b"220 ready\r\n").expect("the probe waits");
+    });
+    let expected = Pattern::new(b"220").expect("a pattern");
+    let seen = first(&given, ProbeKind::Banner { expected, bytes_max: 64 });
+    server.join().expect("the header is right");
+    assert_eq!(seen, (Outcome::Matched, "4---X-RH".to_owned()));
+}
+
+#[test]
+fn refused_connection_that_was_to_be_named_is_refused_all_the_same() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
+    let address = listener.local_addr().expect("it is bound");
+    drop(listener);
+    let mut given = endpoint(address.into(), GET);
+    given.proxy_v1 = true;
+    let (outcome, bits) = first(&given, ProbeKind::http(200));
+    assert!(matches!(outcome, Outcome::Failed { phase: Phase::Connect, .. }), "{outcome:?}");
+    assert_eq!(bits, "--------");
+}
+
 /// Reads the request, answers with a body that takes many receives, and closes.
 fn answer_at_length(mut stream: impl Read + Write) {
     let mut came = vec![0; GET.len()];
@@ -204,6 +294,39 @@ fn probe_comes_from_the_source_and_by_the_interface_that_are_given() {
     assert_eq!(first(&given, ProbeKind::http(200)).0, GOOD);
     let expected = given.socket.source.unwrap_or(IpAddr::from([127, 0, 0, 1]));
     assert_eq!(peers.recv_timeout(LIMIT), Ok(expected));
+}
+
+#[test]
+fn probe_carries_its_mark() {
+    in_own_network(|| {
+        // What the server accepts then has the mark of the SYN.
+        std::fs::write("/proc/sys/net/ipv4/tcp_fwmark_accept", "1").expect("a setting of ours");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
+        let address = listener.local_addr().expect("it is bound");
+        for mark in [None, Some(7), Some(0x8000_0001)] {
+            let mut given = endpoint(address.into(), b"");
+            given.socket.mark = mark;
+            assert_eq!(first(&given, ProbeKind::Tcp).0, Outcome::Connected);
+            let (accepted, _) = listener.accept().expect("the probe connected");
+            let seen = getsockopt(&accepted, sockopt::Mark).expect("root may ask");
+            assert_eq!(seen, mark.unwrap_or(0));
+        }
+    });
+}
+
+#[test]
+fn probe_leaves_by_its_interface_alone() {
+    in_own_network(|| {
+        let _nobody = void();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
+        let mut given = endpoint(listener.local_addr().expect("it is bound").into(), b"");
+        given.socket.interface = Some("lo".to_owned());
+        assert_eq!(first(&given, ProbeKind::Tcp).0, Outcome::Connected);
+        // The same address, but by a wire on which nobody has it.
+        given.socket.interface = Some("void0".to_owned());
+        let (outcome, _) = first(&given, ProbeKind::Tcp);
+        assert_ne!(outcome.good(), Some(true), "{outcome:?}");
+    });
 }
 
 #[test]

@@ -88,6 +88,42 @@ fn keys_are_those_that_the_help_names() {
 }
 
 #[test]
+fn varnishs_period_has_seconds_of_its_own() {
+    let json = json("compat = \"varnish\"");
+    let full = &json["probes"][0]["time_to_sick_s"]["full"];
+    assert_eq!(full["refused"], times(30.0, 27.5, 25.0));
+    // Each of six timeouts is followed by a whole interval.
+    assert_eq!(full["timed_out"], times(42.0, 39.5, 37.0));
+    assert_eq!(json["probes"][0]["rehearsed"], true);
+}
+
+#[test]
+fn pace_is_in_the_seconds_and_in_the_load() {
+    let paced = "jitter = \"20%\"\ninterval_fast = \"1s\"\ninterval_sick = \"10s\"";
+    let output = explain(&configuration(paced), &[]);
+    let shown = text(&output.stdout);
+    let line = "Pace: every 1 s while results disagree; every 10 s while sick; each late by up to \
+                20 % of its interval";
+    assert!(shown.contains(line), "{shown}");
+    assert!(shown.contains("at the quickest pace 1 probes/s"), "{shown}");
+
+    let json = json("jitter = \"20%\"");
+    // A fifth of 5 s, less the tick that it never reaches.
+    let full = &json["probes"][0]["time_to_sick_s"]["full"];
+    assert_eq!(full["refused"], times(30.999, 27.5, 24.001));
+    let load = &json["probes"][0]["load"];
+    assert_eq!(
+        (&load["probes_per_second"], &load["probes_per_second_worst"]),
+        (&json!(0.2), &json!(0.2))
+    );
+    let host = &self::json("interval_fast = \"1s\"")["host"];
+    assert_eq!(host["probes_per_second"], 0.4);
+    assert_eq!(host["probes_per_second_worst"], 2.0);
+    // Two targets, a timeout of 2 s at 1 s: always one in flight each.
+    assert_eq!(host["sockets_worst"], 2);
+}
+
+#[test]
 fn load_is_over_all_pools_and_the_request_is_counted() {
     let more = "[probe.deep]\nurl = \"/deep\"\ninterval = \"1s\"\ntimeout = \"500ms\"\n\
                 [pool.deep]\nprobe = \"deep\"\nbackends = [\"192.0.2.2:81\"]\n";

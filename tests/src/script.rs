@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use std::time::Duration;
 use nix::libc::linger;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrIn, UnixAddr, bind, listen,
-    setsockopt, shutdown, socket, sockopt,
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrIn, SockaddrStorage, UnixAddr,
+    bind, getpeername, listen, setsockopt, shutdown, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
 
@@ -40,6 +40,9 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// What a backend does on a connection, in this order; at the end it closes.
 #[derive(Clone, Debug)]
 pub enum Step {
+    /// Reads a PROXY header of this version, as Varnish sends it before a probe's request: of
+    /// version 1 with the client's own address twice. Any other ends the script.
+    AwaitProxyHeader(u8),
     /// Reads the request to its empty line. A client that is gone ends the script.
     AwaitRequest,
     /// Waits until the request has come, and leaves it unread: closing now resets.
@@ -253,6 +256,7 @@ fn play(connection: &mut File, script: &[Step]) -> io::Result<()> {
     setsockopt(connection, sockopt::SendTimeout, &patience)?;
     for step in script {
         match step {
+            Step::AwaitProxyHeader(version) => await_proxy_header(connection, *version)?,
             Step::AwaitRequest => await_request(connection)?,
             Step::AwaitUnread => {
                 let timeout = PollTimeout::try_from(1000 * PATIENCE_S).expect("a few seconds");
@@ -283,6 +287,25 @@ fn play(connection: &mut File, script: &[Step]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn await_proxy_header(connection: &mut File, version: u8) -> io::Result<()> {
+    let expected = if version == 1 {
+        let peer: SockaddrStorage = getpeername(connection.as_raw_fd())?;
+        let inet = |family: &str, ip: IpAddr, port: u16| {
+            format!("PROXY {family} {ip} {ip} {port} {port}\r\n").into_bytes()
+        };
+        match (peer.as_sockaddr_in(), peer.as_sockaddr_in6()) {
+            (Some(at), _) => inet("TCP4", at.ip().into(), at.port()),
+            (_, Some(at)) => inet("TCP6", at.ip().into(), at.port()),
+            _ => b"PROXY UNKNOWN\r\n".to_vec(),
+        }
+    } else {
+        b"\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a\x20\x00\x00\x00".to_vec()
+    };
+    let mut came = vec![0; expected.len()];
+    connection.read_exact(&mut came)?;
+    if came == expected { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
 fn await_request(connection: &mut File) -> io::Result<()> {

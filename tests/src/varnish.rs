@@ -34,6 +34,8 @@ pub struct ProbeParameters {
     pub initial: u8,
     /// The status that is good.
     pub expected_response: u16,
+    /// The version of the PROXY header before the request; 0 = none. (Of the backends, in VCL.)
+    pub proxy_header: u8,
 }
 
 /// A record of `Backend_health`: `BACKEND WENT STATE BITS GOOD THRESHOLD WINDOW LAST AVERAGE "TEXT"`.
@@ -221,7 +223,11 @@ fn vcl(backends: &[(&str, Address)], probe: ProbeParameters) -> String {
             }
             Address::Unix(path) => format!(".path = \"{}\";", path.display()),
         };
-        line(format!("backend {name} {{ {place} .probe = p; }}"));
+        let header = match probe.proxy_header {
+            0 => String::new(),
+            version => format!(".proxy_header = {version};"),
+        };
+        line(format!("backend {name} {{ {place} {header} .probe = p; }}"));
     }
     text
 }

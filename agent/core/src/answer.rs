@@ -8,9 +8,14 @@
 use crate::bound::{self, Distance, Pace, Rhythm, Times};
 use crate::command::Verdict;
 use crate::limits::FIRST_PROBE_NS_MAX;
-use crate::plan::{self, Nanos, ProbeSpec, Rule};
+use crate::plan::{Nanos, ProbeSpec, Rule};
 use crate::rehearsal::{Landed, Rehearsal};
 use crate::wheel::TICK_NS;
+
+use jitter::{Before, Row};
+
+/// What jitter adds.
+mod jitter;
 
 /// Slots of the grid that one rehearsal may pass. A timeout of an hour at an interval of 10 ms would
 /// pass millions: there the closed form answers alone.
@@ -108,19 +113,42 @@ impl Answer {
     #[must_use]
     pub fn closed(question: Question<'_>) -> Self {
         let (rule, rhythm) = (question.rule, question.rhythm());
-        let course = |times| Course { times, before: Vec::new(), steps: Vec::new() };
-        let healthy =
-            |distance| PACES.map(|pace| course(bound::to_healthy(rule, rhythm, distance, pace)));
+        let course = |times, row| {
+            let times = jitter::widened(times, question.spec, row);
+            Course { times, before: Vec::new(), steps: Vec::new() }
+        };
+        let healthy = |distance| {
+            PACES.map(|pace| {
+                let count = match distance {
+                    Distance::Far => u32::from(rule.goods_to_healthy()),
+                    Distance::Boundary => 1,
+                };
+                let before = before_recovery(rule, distance, pace);
+                let row = Row { count, good: true, pace, before };
+                course(bound::to_healthy(rule, rhythm, distance, pace), row)
+            })
+        };
         let sick = |distance| {
-            let times = |pace| bound::to_sick(rule, rhythm, distance, pace).unwrap_or(Times::ZERO);
-            PACES.map(|pace| course(times(pace)))
+            PACES.map(|pace| {
+                let count = match distance {
+                    Distance::Far => bound::failures_to_sick(rule).unwrap_or(0),
+                    Distance::Boundary => 1,
+                };
+                let row = Row { count, good: false, pace, before: Before::Probe };
+                let times = bound::to_sick(rule, rhythm, distance, pace);
+                course(times.unwrap_or(Times::ZERO), row)
+            })
+        };
+        let start = |pace| {
+            let count = bound::goods_at_start(rule, question.initial).unwrap_or(0);
+            let row = Row { count, good: true, pace, before: Before::Start };
+            course(bound::to_first_traffic(rule, question.initial, rhythm, pace), row)
         };
         let passage = |[far, boundary]: [[Course; 2]; 2]| Passage { far, boundary };
         Self {
             to_sick: bound::failures_to_sick(rule).map(|_| passage(DISTANCES.map(sick))),
             to_healthy: passage(DISTANCES.map(healthy)),
-            first_traffic: PACES
-                .map(|pace| course(bound::to_first_traffic(rule, question.initial, rhythm, pace))),
+            first_traffic: PACES.map(start),
             goods_after_fall: u32::from(rule.goods_to_healthy()),
             is_rehearsed: false,
         }
@@ -223,20 +251,20 @@ impl Question<'_> {
         let (mut rehearsal, last) = self.written(&before, Pace::AtOnce);
         assert_eq!(last.verdict, Verdict::Healthy, "only the healthy can die");
         rehearsal.kill(pace);
-        course(rehearsal, last, before, Verdict::Sick)
+        self.course(rehearsal, last, before, (Verdict::Sick, pace, Before::Probe))
     }
 
     /// Whether the closed form holds to the nanosecond: for whole ticks.
     #[must_use]
     pub fn is_closed(self) -> bool {
-        let Rhythm { interval_ns, timeout_ns } = self.rhythm();
-        let is_steady = self.spec.pace == plan::Pace::STEADY;
+        let Rhythm { interval_ns, timeout_ns, .. } = self.rhythm();
+        let is_steady = self.spec.pace.fast_ns.is_none() && self.spec.pace.sick_ns.is_none();
         is_steady && interval_ns.is_multiple_of(TICK_NS) && timeout_ns.is_multiple_of(TICK_NS)
     }
 
     fn rhythm(self) -> Rhythm {
-        let ProbeSpec { interval_ns, timeout_ns, .. } = *self.spec;
-        Rhythm { interval_ns, timeout_ns }
+        let ProbeSpec { interval_ns, timeout_ns, compat, .. } = *self.spec;
+        Rhythm { interval_ns, timeout_ns, from_end: compat.is_varnish() }
     }
 
     fn can_be_rehearsed(self) -> bool {
@@ -266,7 +294,8 @@ impl Question<'_> {
             return Course { times: Times::ZERO, before, steps: Vec::new() };
         }
         rehearsal.revive(pace);
-        course(rehearsal, last, before, Verdict::Healthy)
+        let preceded = before_recovery(self.rule, distance, pace);
+        self.course(rehearsal, last, before, (Verdict::Healthy, pace, preceded))
     }
 
     fn goods_after_fall(self) -> u32 {
@@ -313,8 +342,10 @@ impl Question<'_> {
         };
         let wait_ns = interval_ns.min(FIRST_PROBE_NS_MAX);
         let event_ns = met[0].started_ns - wait_ns;
+        let row = Row { count: met.len() as u32, good: true, pace, before: Before::Start };
+        let times = Times::waiting(wait_ns + most_ns - least_ns, least_ns);
         Course {
-            times: Times::waiting(wait_ns + most_ns - least_ns, least_ns),
+            times: jitter::widened(times, self.spec, row),
             before: vec![true; usize::from(self.initial)],
             steps: met.into_iter().map(|row| row.since(event_ns)).collect(),
         }
@@ -328,6 +359,25 @@ impl Question<'_> {
         let mut rows = Vec::new();
         run_to(&mut rehearsal, Verdict::Healthy, &mut rows);
         (!rows.is_empty()).then_some(rows)
+    }
+
+    /// From just after `last` to the verdict, by results of one pace and what comes before them.
+    fn course(
+        self,
+        mut rehearsal: Rehearsal,
+        last: Landed,
+        before: Vec<bool>,
+        (verdict, pace, preceded): (Verdict, Pace, Before),
+    ) -> Course {
+        let mut steps = Vec::new();
+        run_to(&mut rehearsal, verdict, &mut steps);
+        let wait_ns = steps[0].started_ns - last.started_ns;
+        let rest_ns = steps[steps.len() - 1].ended_ns - steps[0].started_ns;
+        let (count, good) = (steps.len() as u32, verdict == Verdict::Healthy);
+        let row = Row { count, good, pace, before: preceded };
+        let times = jitter::widened(Times::waiting(wait_ns, rest_ns), self.spec, row);
+        let steps = steps.into_iter().map(|step| step.since(last.started_ns)).collect();
+        Course { times, before, steps }
     }
 
     /// A target whose register its own probes have written; failures at this pace. And the last.
@@ -353,14 +403,16 @@ impl Landed {
     }
 }
 
-/// From just after `last` to the verdict.
-fn course(mut rehearsal: Rehearsal, last: Landed, before: Vec<bool>, verdict: Verdict) -> Course {
-    let mut steps = Vec::new();
-    run_to(&mut rehearsal, verdict, &mut steps);
-    let wait_ns = steps[0].started_ns - last.started_ns;
-    let rest_ns = steps[steps.len() - 1].ended_ns - steps[0].started_ns;
-    let steps = steps.into_iter().map(|step| step.since(last.started_ns)).collect();
-    Course { times: Times::waiting(wait_ns, rest_ns), before, steps }
+/// What comes before the first good result of a recovery.
+const fn before_recovery(rule: Rule, distance: Distance, pace: Pace) -> Before {
+    let after_failure = match distance {
+        Distance::Far => true,
+        Distance::Boundary => bound::boundary_ends_bad(rule),
+    };
+    match pace {
+        Pace::WholeTimeout if after_failure => Before::Timeout,
+        _ => Before::Probe,
+    }
 }
 
 /// Runs until the verdict is this, keeping every result.

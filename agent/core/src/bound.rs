@@ -1,6 +1,7 @@
 //! How long a rule takes to see a death or a recovery: the closed forms.
 //!
-//! With the schedule on a fixed grid and one deadline per probe, each is a few terms. They leave
+//! With the schedule on a fixed grid, or an interval from each end, and one deadline per probe, each
+//! is a few terms. They leave
 //! out what the host adds: a loop that is late, and up to one [tick](crate::wheel::TICK_NS) of each
 //! start and deadline. Indeterminate probes prolong them. [`crate::answer`] gets the same figures
 //! from a prober on a virtual clock, and holds them against these.
@@ -60,6 +61,8 @@ pub struct Rhythm {
     pub interval_ns: Nanos,
     /// One deadline for the whole probe.
     pub timeout_ns: Nanos,
+    /// The interval runs from the end of a probe, as Varnish's, and there is no grid.
+    pub from_end: bool,
 }
 
 impl Rhythm {
@@ -68,6 +71,9 @@ impl Rhythm {
     /// only being cancelled.
     #[must_use]
     pub const fn timed_out_period_ns(self) -> Nanos {
+        if self.from_end {
+            return self.interval_ns + self.timeout_ns;
+        }
         self.interval_ns * (self.timeout_ns / self.interval_ns + 1)
     }
 
@@ -75,6 +81,9 @@ impl Rhythm {
     /// that moment is free for the next probe.
     #[must_use]
     pub const fn slowest_good_period_ns(self) -> Nanos {
+        if self.from_end {
+            return self.interval_ns + self.timeout_ns;
+        }
         self.interval_ns * self.timeout_ns.div_ceil(self.interval_ns)
     }
 
@@ -156,10 +165,10 @@ pub const fn to_first_traffic(rule: Rule, initial: u8, rhythm: Rhythm, pace: Pac
     let Some(goods) = goods_at_start(rule, initial) else {
         return Times::ZERO;
     };
-    let Rhythm { interval_ns, timeout_ns } = rhythm;
+    let Rhythm { interval_ns, timeout_ns, from_end } = rhythm;
     let on_grid = interval_ns <= FIRST_PROBE_NS_MAX;
     let wait_ns = if on_grid { interval_ns } else { FIRST_PROBE_NS_MAX };
-    if goods == 1 || on_grid {
+    if goods == 1 || on_grid || from_end {
         return Times::waiting(wait_ns, rhythm.goods_ns(goods, pace));
     }
     let first_ns = match pace {
@@ -228,7 +237,7 @@ mod tests {
     const DEFAULT: Rule = Rule::Window { window: 8, threshold: 3 };
 
     const fn every(interval_ns: Nanos, timeout_ns: Nanos) -> Rhythm {
-        Rhythm { interval_ns, timeout_ns }
+        Rhythm { interval_ns, timeout_ns, from_end: false }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 use crate::bound::Pace;
 use crate::command::Verdict;
 use crate::plan::{
-    Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec, Room,
-    Rule, TargetIndex, TargetSpec,
+    self, Family, JudgeIndex, JudgeSpec, Nanos, OnUnknown, Plan, ProbeIndex, ProbeKind, ProbeSpec,
+    Room, Rule, TargetIndex, TargetSpec,
 };
 use crate::register::HAPPY;
 use crate::sim::{Behaviour, Occurrence, Peer, Sim};
@@ -42,10 +42,13 @@ pub struct Rehearsal {
 
 impl Rehearsal {
     /// A target that is probed as `spec` says from `now` on and judged by `rule`. Its kind does not
-    /// matter: no more is asked of the peer than to be good or bad.
+    /// matter: no more is asked of the peer than to be good or bad. Nor does its jitter: it probes
+    /// on the slot.
     #[must_use]
     pub fn new(spec: &ProbeSpec, rule: Rule, initial: u8, now: Nanos) -> Self {
-        Self { sim: Sim::new(&plan(spec, rule, initial), 0, now), timeout_ns: spec.timeout_ns }
+        let pace = plan::Pace { jitter_percent: 0, ..spec.pace };
+        let plan = plan(&ProbeSpec { pace, ..spec.clone() }, rule, initial);
+        Self { sim: Sim::new(&plan, 0, now), timeout_ns: spec.timeout_ns }
     }
 
     /// From the start of a prober to its first probe of the target, and a slot of the grid.

@@ -30,6 +30,8 @@ const JSON_KEYS: &str = "\
 JSON (-o json), times in seconds as numbers, each as {worst, typical, best}:
   probes[]                     one object per probe
     name, interval_s, timeout_s, initial, pools, backends
+    interval_fast_s, interval_sick_s (null = not given), jitter_percent: worst and best have it in
+                               them, sequences are without
     rule                       {window, threshold} or {fall, rise}
     failures_to_sick           from a full register; null = never sick
     failures_tolerated         the longest run that leaves it healthy
@@ -44,8 +46,11 @@ JSON (-o json), times in seconds as numbers, each as {worst, typical, best}:
     sequence[]                 the worst case into a black hole: start_s, end_s, good, verdict
     rehearsed                  whether a prober was run; false = closed form only
     load                       address, probes_per_second, request_bytes_per_second: the busiest
-                               of its backends, over all pools
-  host                         shards, probes_per_second, sockets_worst, sockets_room, memory_bytes,
+                               of its backends, over all pools, while all is well;
+                               probes_per_second_worst, request_bytes_per_second_worst: at the
+                               quickest pace
+  host                         shards, probes_per_second, probes_per_second_worst, sockets_worst,
+                               sockets_room, memory_bytes,
                                backends_without_a_probe
   decision_to_traffic          design_bound_s; measured_by names the command that measures it
 

@@ -37,8 +37,8 @@ const LINES_MAX: usize = 4096;
 /// How often the printing thread looks whether it is over.
 const LOOK: Duration = Duration::from_millis(50);
 /// What a VCL says and the command line then does not.
-const VCL_SAYS: [&str; 7] =
-    ["interval", "timeout", "window", "threshold", "initial", "expect", "host"];
+const VCL_SAYS: [&str; 8] =
+    ["interval", "timeout", "window", "threshold", "initial", "expect", "host", "proxy_header"];
 /// The exit code of wrong usage, as clap's.
 const EXIT_USAGE: u8 = 2;
 
@@ -85,6 +85,10 @@ pub struct ProbeArgs {
     /// The Host header [default: the target's host and port as written].
     #[arg(long)]
     pub host: Option<String>,
+    /// Send a PROXY header before the request: 1 with the connection's own address, as Varnish
+    /// does, 2 as LOCAL. HTTP only.
+    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub proxy_header: Option<u8>,
     /// Decide, say and time as Varnish 7.1.1 does: the response ends when the peer closes, its
     /// first line is read leniently, and the interval runs from one probe's end to the next one's
     /// start. Without Varnish's bugs.

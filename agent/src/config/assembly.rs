@@ -13,7 +13,7 @@ use super::pools::DraftPool;
 use super::problem::{Report, Step};
 use super::question::request_bytes;
 use crate::address::Address;
-use crate::fleet::{Backend, CloseMode, Judged, Pool, Probe, SocketOptions, Target};
+use crate::fleet::{Backend, CloseMode, Judged, Pool, Probe, ProxyHeader, SocketOptions, Target};
 
 /// Pools, backends and targets with their indices.
 pub(super) struct Assembled {
@@ -154,7 +154,8 @@ impl<'p> Targets<'p> {
             .map(|probe| {
                 let same = |other: &Probe| {
                     let alike = other.spec == probe.spec && other.close == probe.close;
-                    alike && other.socket == probe.socket
+                    let same_header = other.proxy_header == probe.proxy_header;
+                    alike && same_header && other.socket == probe.socket
                 };
                 probes.iter().position(same).unwrap_or_default()
             })
@@ -234,6 +235,8 @@ fn distinction(probe: &Probe) -> Vec<u8> {
     bytes.extend(interface.iter().flat_map(|interface| interface.bytes()));
     bytes.extend(mark.unwrap_or_default().to_le_bytes());
     bytes.push(u8::from(probe.close == CloseMode::Fin));
+    // Version 2 is in the request.
+    bytes.push(u8::from(probe.proxy_header == Some(ProxyHeader::V1Own)));
     if let Compat::Varnish { expect_close } = probe.spec.compat {
         bytes.extend([b'v', u8::from(expect_close)]);
     }

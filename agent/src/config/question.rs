@@ -12,9 +12,6 @@ use crate::fleet::{Probe, ProxyHeader, Request};
 
 /// Most bytes of a response that may be asked for.
 const BODY_BYTES_MAX: i64 = 16 << 20;
-/// What is sent before a request: the signature, version 2 and LOCAL, no family, no length (PROXY
-/// protocol, section 2.2).
-const PROXY_V2_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
 /// What is read.
 pub(super) struct Answer {
@@ -26,10 +23,7 @@ pub(super) struct Answer {
 
 /// The bytes that `probe` sends to a backend whose Host is `host`; none for a mere connection.
 pub(super) fn request_bytes(probe: &Probe, host: &str) -> Vec<u8> {
-    let mut bytes = match probe.proxy_header {
-        Some(ProxyHeader::V2Local) => PROXY_V2_LOCAL.to_vec(),
-        None => Vec::new(),
-    };
+    let mut bytes = probe.proxy_header.map_or(Vec::new(), |it| it.fixed_bytes().to_vec());
     match &probe.request {
         None => bytes.extend(&probe.send),
         Some(request) => bytes.extend(request_text(request, host).bytes()),
@@ -234,16 +228,11 @@ impl<'a> Question<'a, '_, '_> {
     fn proxy_header(&mut self) -> Option<ProxyHeader> {
         let place = self.at("proxy_header");
         match self.probe.proxy_header? {
+            1 => Some(ProxyHeader::V1Own),
             2 => Some(ProxyHeader::V2Local),
-            1 => {
-                let problem = "version 1 is not sent: it names the connection's own port, which \
-                               is not known before it connects";
-                self.report.error(&place, problem, "write proxy_header = 2");
-                None
-            }
             other => {
                 let problem = format!("{other} is no version of the PROXY protocol");
-                self.report.error(&place, problem, "write proxy_header = 2");
+                self.report.error(&place, problem, "write proxy_header = 1 or 2");
                 None
             }
         }

@@ -134,7 +134,8 @@ pub struct ProbeSettings {
     #[schemars(example = &"+PONG")]
     pub expect: Option<String>,
     /// A PROXY header before the request: 2 sends version 2's LOCAL, the header of a connection
-    /// that the proxy opens for itself.
+    /// that the proxy opens for itself; 1 sends version 1 with the connection's own address on both
+    /// sides, as Varnish does, and costs a descriptor of the process while it connects.
     #[schemars(example = 2)]
     pub proxy_header: Option<i64>,
     /// From the start of one probe to the start of the next, "10ms" to "24h".

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 use sickbay_core::answer::{Answer, Course, Question, by_pace};
-use sickbay_core::bound::Pace;
-use sickbay_core::plan::Nanos;
+use sickbay_core::bound;
+use sickbay_core::plan::{Nanos, Pace, ProbeSpec};
 
 use super::time::{seconds, shown};
 use crate::address::Host;
@@ -95,10 +95,14 @@ impl fmt::Display for Summary {
 /// The load on one address, all pools together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
-    /// Probes per second.
+    /// Probes per second while all is well.
     pub rate: f64,
-    /// Bytes of requests per second; what TCP and IP add is not in it.
+    /// The same while every target is at its quickest pace.
+    pub rate_worst: f64,
+    /// Bytes of requests per second while all is well; what TCP and IP add is not in it.
     pub request_bytes_per_second: f64,
+    /// The same at the quickest pace.
+    pub request_bytes_per_second_worst: f64,
     /// Targets at it.
     pub targets: usize,
     /// Of its targets, the probe with the shortest interval: an index into [`Fleet::probes`].
@@ -115,8 +119,12 @@ pub fn rates(fleet: &Fleet) -> HashMap<Host, Load> {
             .entry(target.address.host())
             .or_insert(Load { quickest: target.probe, ..Load::default() });
         let rate = 1.0 / seconds(interval_ns);
+        let rate_worst = 1.0 / seconds(interval_ns_min(&fleet.probes[target.probe].spec));
+        let request_bytes = target.request.len() as f64;
         load.rate += rate;
-        load.request_bytes_per_second += rate * target.request.len() as f64;
+        load.rate_worst += rate_worst;
+        load.request_bytes_per_second += rate * request_bytes;
+        load.request_bytes_per_second_worst += rate_worst * request_bytes;
         load.targets += 1;
         if interval_ns < fleet.probes[load.quickest].spec.interval_ns {
             load.quickest = target.probe;
@@ -125,7 +133,22 @@ pub fn rates(fleet: &Fleet) -> HashMap<Host, Load> {
     rates
 }
 
-/// Probes per second that this host sends.
+/// The shortest of a probe's intervals: its pace at the quickest.
+fn interval_ns_min(spec: &ProbeSpec) -> Nanos {
+    let Pace { fast_ns, sick_ns, .. } = spec.pace;
+    [fast_ns, sick_ns].into_iter().flatten().fold(spec.interval_ns, Nanos::min)
+}
+
+/// Probes per second that this host sends while every target is at its quickest pace.
+#[must_use]
+pub fn rate_worst(fleet: &Fleet) -> f64 {
+    let each = |target: &crate::fleet::Target| {
+        1.0 / seconds(interval_ns_min(&fleet.probes[target.probe].spec))
+    };
+    fleet.targets.iter().map(each).sum()
+}
+
+/// Probes per second that this host sends while all is well.
 #[must_use]
 pub fn rate(fleet: &Fleet) -> f64 {
     let each =
@@ -133,12 +156,12 @@ pub fn rate(fleet: &Fleet) -> f64 {
     fleet.targets.iter().map(each).sum()
 }
 
-/// Probes in flight when every one of them runs into its timeout.
+/// Probes in flight when every one of them runs into its timeout, at the quickest pace.
 #[must_use]
 pub fn in_flight_worst(fleet: &Fleet) -> f64 {
     let share = |target: &crate::fleet::Target| {
         let spec = &fleet.probes[target.probe].spec;
-        (seconds(spec.timeout_ns) / seconds(spec.interval_ns)).min(1.0)
+        (seconds(spec.timeout_ns) / seconds(interval_ns_min(spec))).min(1.0)
     };
     fleet.targets.iter().map(share).sum()
 }
@@ -190,5 +213,5 @@ pub fn question(probe: &Probe) -> Question<'_> {
 }
 
 fn worst_ns(courses: &[Course; 2]) -> Nanos {
-    courses[by_pace(Pace::WholeTimeout)].times.worst_ns
+    courses[by_pace(bound::Pace::WholeTimeout)].times.worst_ns
 }

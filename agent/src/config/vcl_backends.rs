@@ -62,8 +62,9 @@ pub(super) fn take(path: &Path, wanted: Wanted) -> Result<Taken, Refusal> {
 struct Taking<'v> {
     vcl: &'v Vcl,
     wanted: Wanted,
-    /// The parameters of `taken.probes`.
-    distinct: Vec<&'v Parameters>,
+    /// The parameters of `taken.probes`, and whether a PROXY header of version 1 goes with them:
+    /// version 2 is part of each backend's own request.
+    distinct: Vec<(&'v Parameters, bool)>,
     taken: Taken,
 }
 
@@ -108,23 +109,24 @@ impl<'v> Taking<'v> {
     /// The backend's probe: one that is known already when it asks and judges alike.
     fn judge(&mut self, backend: &Backend, probe: &'v Probe) -> Result<Judges, Refusal> {
         let parameters = &probe.parameters;
-        let request = backend.sent(parameters).map_err(|why| unfit(backend, &why))?;
-        let known = self.distinct.iter().position(|known| *known == parameters);
+        let wanted = (parameters, backend.proxy_header == 1);
+        let known = self.distinct.iter().position(|known| *known == wanted);
         let index = match known {
             Some(known) => known,
             None => {
                 let name = probe.name.as_ref().unwrap_or(&backend.name).clone();
-                let settings = settings(parameters).map_err(|why| unfit(backend, &why))?;
+                let settings =
+                    settings(parameters, wanted.1).map_err(|why| unfit(backend, &why))?;
                 self.taken.probes.push(VclProbe { name, settings });
-                self.distinct.push(parameters);
+                self.distinct.push(wanted);
                 self.distinct.len() - 1
             }
         };
-        Ok(Judges::Vcl { probe: index, request })
+        Ok(Judges::Vcl { probe: index, request: backend.sent(parameters) })
     }
 }
 
-fn settings(parameters: &Parameters) -> Result<ProbeSettings, String> {
+fn settings(parameters: &Parameters, proxy_v1: bool) -> Result<ProbeSettings, String> {
     let probing = parameters.probing()?;
     let url = match &parameters.question {
         Question::Url(url) => String::from_utf8(url.clone()).ok(),
@@ -139,6 +141,7 @@ fn settings(parameters: &Parameters) -> Result<ProbeSettings, String> {
         window: Some(probing.window.into()),
         threshold: Some(probing.threshold.into()),
         initial: Some(probing.initial.into()),
+        proxy_header: proxy_v1.then_some(1),
         ..ProbeSettings::default()
     })
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use nix::sys::socket::{SockaddrIn, SockaddrIn6, SockaddrLike, UnixAddr};
+use nix::sys::socket::{SockaddrIn, SockaddrIn6, SockaddrLike, SockaddrStorage, UnixAddr};
 
 use crate::address::{Address, UnixPath};
 use crate::fleet::{CloseMode, SocketOptions};
@@ -14,10 +14,31 @@ pub struct Endpoint {
     pub address: Address,
     /// The whole request; empty when nothing is sent.
     pub request: Vec<u8>,
+    /// Whether a PROXY header of version 1, which names the connection's own address, is sent
+    /// before the request. Nothing is sent to a target that only has to connect.
+    pub proxy_v1: bool,
     /// How its connection is closed.
     pub close: CloseMode,
     /// What its sockets are told before they connect.
     pub socket: SocketOptions,
+}
+
+/// The PROXY header of version 1 of a connection from `local`: as Varnish sends it before a probe's
+/// request, with its own address on both sides; `None` = not an IP address.
+pub(super) fn proxy_v1(local: Option<SocketAddr>) -> String {
+    let Some(local) = local else {
+        return "PROXY UNKNOWN\r\n".to_owned();
+    };
+    let family = if local.is_ipv4() { "TCP4" } else { "TCP6" };
+    // A mapped address is written as the IPv4 address that it is, its family as it was opened.
+    let (ip, port) = (local.ip().to_canonical(), local.port());
+    format!("PROXY {family} {ip} {ip} {port} {port}\r\n")
+}
+
+/// The IP address that getsockname(2) gave; `None` when it is none.
+pub(super) fn inet(local: &SockaddrStorage) -> Option<SocketAddr> {
+    let ipv4 = local.as_sockaddr_in().map(|it| SocketAddr::V4((*it).into()));
+    ipv4.or_else(|| local.as_sockaddr_in6().map(|it| SocketAddr::V6((*it).into())))
 }
 
 /// An address as connect(2) and bind(2) want it.
@@ -117,6 +138,18 @@ mod tests {
             let (_, length) = RawAddress::from(&address).parts();
             assert_eq!(length, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn proxy_header_is_as_varnish_711_writes_it() {
+        for (local, expected) in [
+            ("127.0.0.1:40001", "PROXY TCP4 127.0.0.1 127.0.0.1 40001 40001\r\n"),
+            ("[2001:db8::1]:9", "PROXY TCP6 2001:db8::1 2001:db8::1 9 9\r\n"),
+            ("[::ffff:127.0.0.1]:9", "PROXY TCP6 127.0.0.1 127.0.0.1 9 9\r\n"),
+        ] {
+            assert_eq!(proxy_v1(Some(local.parse().expect("an address"))), expected);
+        }
+        assert_eq!(proxy_v1(None), "PROXY UNKNOWN\r\n");
     }
 
     #[test]

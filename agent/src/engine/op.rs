@@ -60,6 +60,27 @@ impl Step {
     }
 }
 
+/// What the probes of a target do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Connect.
+    Connect,
+    /// Connect, send, receive.
+    Exchange,
+    /// Connect; ask for the connection's own address; send it and the request, receive.
+    Named,
+}
+
+impl Route {
+    /// The last step of the chain that a probe begins with.
+    pub(super) const fn first_chain_end(self) -> Step {
+        match self {
+            Self::Connect | Self::Named => Step::Connect,
+            Self::Exchange => Step::Receive,
+        }
+    }
+}
+
 /// The user data of an operation: slot in the low 32 bits, generation in the next 24, then the
 /// step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -92,6 +92,18 @@ impl Slots {
         *place = Slot { target, generation, pending: Pending::Chain { last }, cancelling: None };
     }
 
+    /// The slot's connection is open and its chain goes on, up to a receive. False when its
+    /// deadline has passed: then nothing more is to be begun.
+    pub(super) fn go_on(&mut self, slot: u32) -> bool {
+        let place = &mut self.slots[slot as usize];
+        debug_assert_eq!(place.pending, Pending::Nothing, "slot {slot} is in use");
+        if place.cancelling.is_some() {
+            return false;
+        }
+        place.pending = Pending::Chain { last: Step::Receive };
+        true
+    }
+
     /// The slot begins a receive or a discard of its own.
     pub(super) fn read(&mut self, slot: u32, step: Step) {
         let place = &mut self.slots[slot as usize];
@@ -259,6 +271,20 @@ mod tests {
     fn send_that_the_peer_cut_short_fails() {
         let failed = Meaning::Failed { phase: Phase::Send, errno: libc::EPIPE };
         assert_eq!(answer(&mut started(HTTP), Step::Send, 10), failed);
+    }
+
+    #[test]
+    fn chain_goes_on_after_its_connect_unless_its_deadline_has_passed() {
+        let mut slots = started(TCP);
+        assert_eq!(answer(&mut slots, Step::Connect, 0), Meaning::Connected);
+        assert!(slots.go_on(1));
+        assert_eq!(answer(&mut slots, Step::Receive, 5), Meaning::Received { length: 5 });
+
+        let mut slots = started(TCP);
+        slots.cancel(1);
+        assert_eq!(answer(&mut slots, Step::Connect, 0), Meaning::Connected);
+        assert!(!slots.go_on(1));
+        assert_eq!(answer(&mut slots, Step::Cancel, -libc::ENOENT), Meaning::Settled);
     }
 
     #[test]

@@ -9,17 +9,21 @@
 use std::cell::UnsafeCell;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket as open, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, getsockname, setsockopt, socket as open,
+    sockopt,
+};
 
 use super::Features;
-use super::endpoint::{Endpoint, RawAddress, RawOption, raw_options, raw_source};
+use super::endpoint::{Endpoint, RawAddress, RawOption, inet, proxy_v1, raw_options, raw_source};
 use super::error::EngineError;
-use super::op::{CHAIN_OPS_MAX, RingFull, Step, Tag};
+use super::op::{CHAIN_OPS_MAX, RingFull, Route, Step, Tag};
 use crate::address::Address;
 use crate::fleet::CloseMode;
 
@@ -50,6 +54,9 @@ pub(super) struct Ring {
     enter_count: u64,
     /// The chain that is being made; empty between two of them.
     chain: Vec<squeue::Entry>,
+    /// Of slots that connect and whose own address is to be asked for, another descriptor of the
+    /// socket: that of the ring takes no getsockname(2).
+    named: Box<[Option<OwnedFd>]>,
 }
 
 /// The memory that operations point into. Never moved, never grown: boxes of fixed length.
@@ -76,7 +83,7 @@ struct Buffer(UnsafeCell<[u8; RECEIVE_BYTES]>);
 impl Ring {
     /// A ring with `slots` places for probes of `endpoints`.
     pub(super) fn new(slots: u32, endpoints: &[Endpoint]) -> Result<Self, EngineError> {
-        raise_descriptor_limit(slots)?;
+        raise_descriptor_limit(slots, endpoints.iter().any(|endpoint| endpoint.proxy_v1))?;
         let (uring, bind) = set_up(slots)?;
         uring.submitter().register_files_sparse(slots).map_err(|source| {
             match source.raw_os_error() {
@@ -88,7 +95,9 @@ impl Ring {
         let arenas = ManuallyDrop::new(Arenas::new(slots, endpoints));
         let features = Features { close_by_rst: false, bind };
         let chain = Vec::with_capacity(CHAIN_OPS_MAX);
-        let mut ring = Self { uring, arenas, outstanding: 0, features, enter_count: 0, chain };
+        let named = (0..slots).map(|_| None).collect();
+        let mut ring =
+            Self { uring, arenas, outstanding: 0, features, enter_count: 0, chain, named };
         ring.features.close_by_rst = ring.try_linger()?;
         ring.features.check(endpoints)?;
         Ok(ring)
@@ -110,27 +119,23 @@ impl Ring {
         CHAIN_OPS_MAX <= queue.capacity() - queue.len()
     }
 
-    /// Pushes the chain of a probe that ends with `last`: [`Step::Connect`] or [`Step::Receive`].
-    /// It posts one completion: of the step that failed, or of the last one.
+    /// Pushes the chain that a probe begins with. It posts one completion: of the step that failed,
+    /// or of the last one. The socket of [`Route::Named`] is open already ([`Self::open_named`]).
     pub(super) fn push_chain(
         &mut self,
         target: u32,
-        last: Step,
+        route: Route,
         tag: impl Fn(Step) -> Tag,
     ) -> Result<(), RingFull> {
         let slot = Fixed(tag(Step::Socket).slot);
+        let last = route.first_chain_end();
         let memory = &self.arenas.targets[target as usize];
         let by_rst = memory.close == CloseMode::Rst && self.features.close_by_rst;
         let mut chain = std::mem::take(&mut self.chain);
-        let mut link = |entry: squeue::Entry, step: Step| {
-            let entry = entry.user_data(tag(step).pack());
-            chain.push(if step == last {
-                entry
-            } else {
-                entry.flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS)
-            });
-        };
-        link(socket(slot.0, &memory.address), Step::Socket);
+        let mut link = |entry, step| chain.push(linked(entry, step, last, &tag));
+        if route != Route::Named {
+            link(socket(slot.0, &memory.address), Step::Socket);
+        }
         for option in &memory.options {
             link(set_option(slot.0, option), Step::Option);
         }
@@ -143,20 +148,73 @@ impl Ring {
         }
         let (pointer, length) = memory.address.parts();
         link(opcode::Connect::new(slot, pointer, length).build(), Step::Connect);
-        if last != Step::Connect {
-            // An empty one sends nothing and goes on.
-            let request = &self.arenas.requests[memory.request_start..];
-            let send = opcode::Send::new(slot, request.as_ptr(), memory.request_length)
-                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
-            link(send.build(), Step::Send);
+        if route == Route::Exchange {
+            link(self.send(target, slot), Step::Send);
             link(self.receive(slot.0), Step::Receive);
         }
-        let pushed = self.push(&chain);
-        chain.clear();
-        self.chain = chain;
-        pushed?;
-        self.outstanding += 1;
+        self.push_chained(chain)
+    }
+
+    /// Opens the socket of a probe whose own address will be asked for. In the ring it stands where
+    /// every other does.
+    ///
+    /// # Errors
+    /// The errno.
+    pub(super) fn open_named(&mut self, target: u32, slot: u32) -> Result<(), i32> {
+        let family = match self.arenas.targets[target as usize].address {
+            RawAddress::Ipv4(_) => AddressFamily::Inet,
+            RawAddress::Ipv6(_) => AddressFamily::Inet6,
+            RawAddress::Unix(_) => AddressFamily::Unix,
+        };
+        let opened = open(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None);
+        let opened = opened.map_err(|errno| errno as i32)?;
+        let given = self.uring.submitter().register_files_update(slot, &[opened.as_raw_fd()]);
+        given.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        self.named[slot as usize] = Some(opened);
         Ok(())
+    }
+
+    /// Writes the PROXY header of the slot's open connection into the slot's buffer; says how many
+    /// bytes it has.
+    ///
+    /// # Errors
+    /// The errno.
+    pub(super) fn write_name(&mut self, slot: u32) -> Result<u32, i32> {
+        let connected = self.named[slot as usize].take().ok_or(libc::EBADF)?;
+        let local: SockaddrStorage =
+            getsockname(connected.as_raw_fd()).map_err(|errno| errno as i32)?;
+        let header = proxy_v1(inet(&local));
+        let buffer = &self.arenas.buffers[slot as usize];
+        // SAFETY: the slot's chain has completed, and pushing its next one needs `&mut self`,
+        // which this function holds: the kernel neither writes nor reads here meanwhile.
+        let bytes = unsafe { &mut *buffer.0.get() };
+        bytes[..header.len()].copy_from_slice(header.as_bytes());
+        Ok(header.len() as u32)
+    }
+
+    /// Pushes what follows once the header stands in the slot's buffer: header, request, receive.
+    pub(super) fn push_request(
+        &mut self,
+        target: u32,
+        header_length: u32,
+        tag: impl Fn(Step) -> Tag,
+    ) -> Result<(), RingFull> {
+        let slot = Fixed(tag(Step::Send).slot);
+        let header = self.arenas.buffers[slot.0 as usize].0.get().cast::<u8>();
+        // In one segment with the request: a server that reads once then finds both.
+        let more = if self.arenas.targets[target as usize].request_length == 0 {
+            0
+        } else {
+            libc::MSG_MORE
+        };
+        let send = opcode::Send::new(slot, header, header_length)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more);
+        let mut chain = std::mem::take(&mut self.chain);
+        let mut link = |entry, step| chain.push(linked(entry, step, Step::Receive, &tag));
+        link(send.build(), Step::Send);
+        link(self.send(target, slot), Step::Send);
+        link(self.receive(slot.0), Step::Receive);
+        self.push_chained(chain)
     }
 
     /// Pushes one more receive into the slot's buffer.
@@ -190,6 +248,7 @@ impl Ring {
     pub(super) fn push_close(&mut self, tag: Tag) -> Result<(), RingFull> {
         let close = opcode::Close::new(Fixed(tag.slot)).build().user_data(tag.pack());
         self.push(&[close])?;
+        self.named[tag.slot as usize] = None;
         self.outstanding += 1;
         Ok(())
     }
@@ -250,6 +309,24 @@ impl Ring {
         // which the returned borrow holds: the kernel writes nothing here meanwhile.
         let bytes = unsafe { &*buffer.0.get() };
         &bytes[..length]
+    }
+
+    fn push_chained(&mut self, mut chain: Vec<squeue::Entry>) -> Result<(), RingFull> {
+        let pushed = self.push(&chain);
+        chain.clear();
+        self.chain = chain;
+        pushed?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Sends the target's request; an empty one sends nothing and goes on.
+    fn send(&self, target: u32, slot: Fixed) -> squeue::Entry {
+        let memory = &self.arenas.targets[target as usize];
+        let request = &self.arenas.requests[memory.request_start..];
+        opcode::Send::new(slot, request.as_ptr(), memory.request_length)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .build()
     }
 
     fn receive(&self, slot: u32) -> squeue::Entry {
@@ -409,7 +486,7 @@ fn set_up(slots: u32) -> Result<(IoUring, bool), EngineError> {
 
 /// The kernel holds a ring's table of direct descriptors to RLIMIT_NOFILE, though its sockets take
 /// no number of the process.
-fn raise_descriptor_limit(slots: u32) -> Result<(), EngineError> {
+fn raise_descriptor_limit(slots: u32, any_named: bool) -> Result<(), EngineError> {
     let needed = u64::from(slots);
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| EngineError::Call {
         call: "getrlimit(RLIMIT_NOFILE)",
@@ -418,13 +495,28 @@ fn raise_descriptor_limit(slots: u32) -> Result<(), EngineError> {
     if hard < needed {
         return Err(EngineError::DescriptorLimit { slots, limit: hard });
     }
-    if soft < needed {
+    // Named ones take a number too while they connect.
+    if soft < needed || any_named {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|errno| EngineError::Call {
             call: "setrlimit(RLIMIT_NOFILE)",
             source: errno.into(),
         })?;
     }
     Ok(())
+}
+
+/// An operation of a chain that ends with `last`.
+fn linked(
+    entry: squeue::Entry,
+    step: Step,
+    last: Step,
+    tag: impl Fn(Step) -> Tag,
+) -> squeue::Entry {
+    let entry = entry.user_data(tag(step).pack());
+    if step == last {
+        return entry;
+    }
+    entry.flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS)
 }
 
 fn socket(slot: u32, address: &RawAddress) -> squeue::Entry {

@@ -10,9 +10,7 @@ use sickbay_core::plan::Nanos;
 use super::{Backend, Endpoint, Parameters};
 use crate::address::Address;
 use crate::config::quoted;
-
-/// PROXY version 2, LOCAL, no addresses: what Varnish sends before a probe's request.
-const PROXY_V2_LOCAL: &[u8; 16] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+use crate::fleet::ProxyHeader;
 
 /// A probe's parameters as the prober has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,17 +89,14 @@ impl Backend {
         }
     }
 
-    /// The bytes that its probe sends.
-    ///
-    /// # Errors
-    ///
-    /// They cannot be sent: a PROXY header with the connection's own port.
-    pub fn sent(&self, parameters: &Parameters) -> Result<Vec<u8>, String> {
+    /// The bytes that its probe sends, but for a PROXY header of version 1, which only the open
+    /// connection knows.
+    #[must_use]
+    pub fn sent(&self, parameters: &Parameters) -> Vec<u8> {
         let request = parameters.request(&self.host_header);
         match self.proxy_header {
-            0 => Ok(request),
-            2 => Ok([PROXY_V2_LOCAL.as_slice(), &request].concat()),
-            _ => Err("proxy_header = 1 is not sent yet; 2 is".to_owned()),
+            2 => [ProxyHeader::V2Local.fixed_bytes(), &request].concat(),
+            _ => request,
         }
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Setup {
     pub(crate) slots: u32,
     /// How connections are closed.
     pub(crate) close: CloseMode,
+    /// Whether a PROXY header of version 1 is sent.
+    pub(crate) proxy_v1: bool,
 }
 
 impl Setup {
@@ -70,6 +72,7 @@ impl Setup {
             timeout: Duration::from_secs(1),
             slots: 4,
             close: CloseMode::Rst,
+            proxy_v1: false,
         }
     }
 
@@ -111,6 +114,7 @@ impl Setup {
             } else {
                 Vec::new()
             },
+            proxy_v1: self.proxy_v1,
             close: self.close,
             socket: SocketOptions::default(),
         };

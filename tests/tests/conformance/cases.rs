@@ -8,11 +8,15 @@ use std::time::{Duration, Instant};
 use sickbay_lab::agent::binary;
 use sickbay_lab::private;
 use sickbay_tests::script::{Behaviour, Place, Server, Step};
-use sickbay_tests::varnish::{HealthRecord, ProbeParameters};
+use sickbay_tests::varnish::{HealthRecord, ProbeParameters, Varnish};
 
+use super::behaviours::Noise;
+use super::compare::Shown;
 use super::sickbay::Probing;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+/// Until varnishd has polled a few backends a few times.
+const LIMIT: Duration = Duration::from_secs(30);
 const QUICK: ProbeParameters = ProbeParameters {
     timeout_ms: 1000,
     interval_ms: 100,
@@ -20,6 +24,7 @@ const QUICK: ProbeParameters = ProbeParameters {
     threshold: 3,
     initial: 2,
     expected_response: 200,
+    proxy_header: 0,
 };
 
 /// Reads the request, sends, closes.
@@ -91,6 +96,46 @@ fn c00113_server_that_never_closes_is_sick_unless_closing_is_not_expected() {
     let content = records(&probing, turns());
     assert_eq!(states(&content), ["Went healthy", "Still healthy", "Still healthy"]);
     assert_eq!(bits(&content), ["4---X-RH"; 3]);
+}
+
+#[test]
+fn o00004_and_r02702_proxy_headers_are_those_that_varnishd_sends() {
+    private::require();
+    for (version, port) in [(1, 8161), (2, 8171)] {
+        let directory = private::scratch().join(format!("proxy-{version}"));
+        std::fs::create_dir_all(&directory).expect("scratch memory");
+        let script =
+            vec![Step::AwaitProxyHeader(version), Step::AwaitRequest, Step::Send(OK.to_vec())];
+        let behaviours: Vec<Behaviour> =
+            [("ipv4", Place::Ipv4), ("ipv6", Place::Ipv6), ("unix", Place::Unix)]
+                .map(|(name, place)| Behaviour { name, place, turns: vec![script.clone()] })
+                .into();
+        let names: Vec<&str> = behaviours.iter().map(|it| it.name).collect();
+        let server = Server::start(behaviours, port, 3, &directory);
+        let backends = |client| -> Vec<_> {
+            let indices = (0..names.len()).map(|index| server.address(index, client));
+            names.iter().copied().zip(indices).collect()
+        };
+        let parameters = ProbeParameters { proxy_header: version, ..QUICK };
+        let probing = Probing::of(parameters, 3);
+        let mut varnishd = Varnish::start(&directory.join("varnish"), &backends(0), parameters)
+            .expect("varnishd starts");
+        let varnish = varnishd.polls(names.len(), 3, LIMIT).expect("varnishd polls");
+        drop(varnishd);
+        let default = probing.records(&backends(1));
+        let compat = probing.compat().records(&backends(2));
+        for ((name, theirs), connected) in varnish.iter().zip(["4-", "-6", "--U"]) {
+            // Whoever sent another header than its peer's address says, got no answer.
+            assert!(theirs.iter().all(|record| record.bits.starts_with(connected)), "{theirs:?}");
+            assert!(theirs.iter().all(|record| record.bits.ends_with("X-RH")), "{theirs:?}");
+            for ours in [&compat[name], &default[name]] {
+                let shown = |records: &[HealthRecord]| -> Vec<Shown> {
+                    records.iter().map(|record| Shown::of(record, Noise::None)).collect()
+                };
+                assert_eq!(shown(ours), shown(theirs), "version {version}, {name}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -31,6 +31,7 @@ const PARAMETERS: ProbeParameters = ProbeParameters {
     threshold: 3,
     initial: 2,
     expected_response: 200,
+    proxy_header: 0,
 };
 /// Polls that are compared; no script has more turns.
 const POLLS: usize = 6;

@@ -22,12 +22,16 @@ impl Probing {
             threshold,
             initial,
             expected_response,
+            proxy_header,
         } = parameters;
-        let words = format!(
+        let mut words = format!(
             "probe --format varnishlog --count {polls} --timeout {timeout_ms}ms \
              --interval {interval_ms}ms --window {window} --threshold {threshold} \
              --initial {initial} --expect {expected_response}"
         );
+        if proxy_header != 0 {
+            words.push_str(&format!(" --proxy-header {proxy_header}"));
+        }
         Self { words: words.split_whitespace().map(str::to_owned).collect(), polls }
     }
 

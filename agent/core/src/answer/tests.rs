@@ -1,7 +1,7 @@
 //! Figures by hand, and the prober against the closed form over a grid of rules.
 
 use super::*;
-use crate::plan::{Compat, ProbeKind};
+use crate::plan::{self, Compat, ProbeKind};
 
 const MS: Nanos = 1_000_000;
 
@@ -116,6 +116,19 @@ fn timeout_at_and_above_the_interval_stretches_every_failure() {
     let sick = above.to_sick.expect("it is sick");
     assert_eq!(both(&sick.far), [[3000, 2500, 2000], [6500, 6000, 5500]]);
     assert_eq!(both(&above.to_healthy.far), [[2000, 1500, 1000], [5500, 4500, 3500]]);
+}
+
+#[test]
+fn varnishs_period_runs_from_the_end_of_a_probe() {
+    let spec = ProbeSpec { compat: Compat::VARNISH, ..spec(5000, 2000) };
+    let answer = answer(window(8, 3), 0, &spec);
+    let sick = answer.to_sick.expect("it is sick");
+    // Refused they are 5 s apart; timed out 7 s: 5 * 7 s and the last one's 2 s, 5 s before all.
+    assert_eq!(both(&sick.far), [[30_000, 27_500, 25_000], [42_000, 39_500, 37_000]]);
+    // Into the void at its recovery: 7 s at most; then 2 * 7 s and 2 s.
+    assert_eq!(both(&answer.to_healthy.far), [[15_000, 12_500, 10_000], [23_000, 19_500, 16_000]]);
+    // The first within 2 s, and no grid for the others to wait for.
+    assert_eq!(both(&answer.first_traffic), [[12_000, 11_000, 10_000], [18_000, 17_000, 16_000]]);
 }
 
 #[test]
@@ -235,7 +248,12 @@ fn prober_and_closed_form_agree_over_a_grid_of_rules() {
     for rule in rules {
         for (interval_ms, timeout_ms) in rhythms {
             for initial in [0, 1, 3] {
-                let spec = spec(interval_ms, timeout_ms);
+                let mut spec = spec(interval_ms, timeout_ms);
+                match initial {
+                    1 => spec.pace.jitter_percent = 30,
+                    3 => spec.compat = Compat::VARNISH,
+                    _ => {}
+                }
                 let question = Question { spec: &spec, rule, initial };
                 let answer = Answer::to(question);
                 assert!(answer.is_rehearsed);
@@ -275,6 +293,87 @@ fn any_moment_of_death_leads_to_the_same_verdict() {
         total_ns += sick_ns - dies_ns;
     }
     assert_eq!(total_ns / 10, course.times.typical_ns);
+}
+
+/// From just after a good probe to sick, for many targets: each has jitter of its own. The least and
+/// the most that was seen of moments of death just after a probe.
+fn deaths_seen(question: Question<'_>, pace: Pace) -> (Nanos, Nanos) {
+    use crate::sim::{Behaviour, Occurrence, Peer, Sim};
+    use crate::{command::Change, plan::TargetIndex, rehearsal::plan};
+
+    let behaviour = match pace {
+        Pace::AtOnce => Behaviour::Refuses,
+        Pace::WholeTimeout => Behaviour::BlackHole,
+    };
+    let spans = (0..4000_u32).map(|seed| {
+        let mut plan = plan(question.spec, question.rule, 64);
+        plan.phase_seed = u64::from(seed);
+        let mut sim = Sim::new(&plan, 0, 0);
+        sim.run_until(10 * question.spec.interval_ns, &mut |_| ());
+        let (mut dies_ns, mut sick_ns) = (0, 0);
+        while dies_ns == 0 {
+            let until_ns = sim.next_ns();
+            sim.run_until(until_ns, &mut |traced| {
+                if let Occurrence::Report(report) = traced.what {
+                    dies_ns = report.started_ns;
+                }
+            });
+        }
+        sim.set_peer(TargetIndex(0), Peer::new(behaviour.clone()));
+        sim.run_until(dies_ns + 60_000 * MS, &mut |traced| {
+            if let Occurrence::Change(Change { verdict: Verdict::Sick, .. }) = traced.what {
+                sick_ns = traced.at_ns;
+            }
+        });
+        sick_ns - dies_ns
+    });
+    spans.fold((Nanos::MAX, 0), |(least, most), span| (least.min(span), most.max(span)))
+}
+
+#[test]
+fn jitter_widens_the_worst_case_by_what_the_prober_does_at_most() {
+    let rule = window(3, 2);
+    for (interval_ms, timeout_ms, pace) in
+        [(1000, 300, Pace::AtOnce), (1000, 300, Pace::WholeTimeout), (1000, 900, Pace::AtOnce)]
+    {
+        let mut spec = spec(interval_ms, timeout_ms);
+        spec.pace.jitter_percent = 20;
+        let question = Question { spec: &spec, rule, initial: 0 };
+        let worst_ns = question.dies_from(vec![true; 3], pace).times.worst_ns;
+        // Two failures, 20 % less a tick late; when they time out, their time too.
+        let own_ms = if pace == Pace::WholeTimeout { timeout_ms } else { 0 };
+        assert_eq!(worst_ns, (2000 + 199 + own_ms) * MS);
+        let (_, most_ns) = deaths_seen(question, pace);
+        assert!(most_ns <= worst_ns, "{most_ns} > {worst_ns}");
+        // Of 4,000 draws of two shares some come near it.
+        assert!(worst_ns - 20 * MS <= most_ns, "{most_ns} is far from {worst_ns}");
+    }
+}
+
+#[test]
+fn jitter_that_pushes_a_timeout_past_a_slot_costs_that_interval() {
+    let mut spec = spec(1000, 900);
+    spec.pace.jitter_percent = 20;
+    let question = Question { spec: &spec, rule: window(3, 2), initial: 0 };
+    let worst_ns = question.dies_from(vec![true; 3], Pace::WholeTimeout).times.worst_ns;
+    // Started 199 ms late and timed out 900 ms later it lies across the next slot: 1, 3 and 0.9 s,
+    // and the last one late as well.
+    assert_eq!(worst_ns, (3000 + 199 + 900) * MS);
+    let (_, most_ns) = deaths_seen(question, Pace::WholeTimeout);
+    assert!(most_ns <= worst_ns && worst_ns - 50 * MS <= most_ns, "{most_ns} of {worst_ns}");
+}
+
+#[test]
+fn jitter_of_a_fast_pace_adds_to_that_of_the_interval_before_it() {
+    let mut spec = spec(2000, 300);
+    spec.pace = plan::Pace { fast_ns: Some(500 * MS), sick_ns: None, jitter_percent: 20 };
+    let question = Question { spec: &spec, rule: window(3, 2), initial: 0 };
+    let course = question.dies_from(vec![true; 3], Pace::AtOnce);
+    // 2 s and 399 ms to the first failure, 0.5 s and 99 ms to the second.
+    assert_eq!(course.times.worst_ns, (2000 + 399 + 500 + 99) * MS);
+    let (_, most_ns) = deaths_seen(question, Pace::AtOnce);
+    let worst_ns = course.times.worst_ns;
+    assert!(most_ns <= worst_ns && worst_ns - 50 * MS <= most_ns, "{most_ns} of {worst_ns}");
 }
 
 #[test]

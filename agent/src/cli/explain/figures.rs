@@ -21,6 +21,7 @@ pub(super) fn json(fleet: &Fleet, explained: &[Explained<'_>]) -> Value {
         "host": {
             "shards": host.shards,
             "probes_per_second": host.probes_per_second,
+            "probes_per_second_worst": host.probes_per_second_worst,
             "sockets_worst": host.sockets_worst,
             "sockets_room": host.sockets_room,
             "memory_bytes": host.memory_bytes,
@@ -40,6 +41,9 @@ fn probe(explained: &Explained<'_>) -> Value {
     json!({
         "name": probe.name,
         "interval_s": seconds(probe.spec.interval_ns),
+        "interval_fast_s": probe.spec.pace.fast_ns.map(seconds),
+        "interval_sick_s": probe.spec.pace.sick_ns.map(seconds),
+        "jitter_percent": probe.spec.pace.jitter_percent,
         "timeout_s": seconds(probe.spec.timeout_ns),
         "initial": probe.initial,
         "pools": explained.pools,
@@ -67,7 +71,9 @@ fn probe(explained: &Explained<'_>) -> Value {
         "load": explained.load.as_ref().map(|load| json!({
             "address": load.address.to_string(),
             "probes_per_second": load.probes_per_second,
+            "probes_per_second_worst": load.probes_per_second_worst,
             "request_bytes_per_second": load.request_bytes_per_second,
+            "request_bytes_per_second_worst": load.request_bytes_per_second_worst,
         })),
     })
 }

@@ -1,7 +1,7 @@
 //! What probing costs: the busiest backend of a probe, and this host.
 
 use crate::address;
-use crate::config::{in_flight_worst, rate, rates, rounded};
+use crate::config::{in_flight_worst, rate, rate_worst, rates, rounded};
 use crate::fleet::Fleet;
 use crate::shard::shard_count;
 
@@ -17,8 +17,12 @@ const SLOT_BYTES: u64 = 3072;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Busiest {
     pub(super) address: address::Host,
+    /// While all is well.
     pub(super) probes_per_second: f64,
+    /// While every probe is at its quickest pace.
+    pub(super) probes_per_second_worst: f64,
     pub(super) request_bytes_per_second: f64,
+    pub(super) request_bytes_per_second_worst: f64,
 }
 
 impl Busiest {
@@ -35,7 +39,9 @@ impl Busiest {
             .map(|(address, load)| Self {
                 address: address.clone(),
                 probes_per_second: rounded(load.rate),
+                probes_per_second_worst: rounded(load.rate_worst),
                 request_bytes_per_second: rounded(load.request_bytes_per_second),
+                request_bytes_per_second_worst: rounded(load.request_bytes_per_second_worst),
             })
     }
 }
@@ -44,8 +50,11 @@ impl Busiest {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Host {
     pub(super) shards: u64,
+    /// While all is well.
     pub(super) probes_per_second: f64,
-    /// Sockets open at once when every probe times out, were there room.
+    /// While every probe is at its quickest pace.
+    pub(super) probes_per_second_worst: f64,
+    /// Sockets open at once when every probe times out at its quickest pace, were there room.
     pub(super) sockets_worst: u64,
     /// Sockets that there is room for.
     pub(super) sockets_room: u64,
@@ -64,6 +73,7 @@ impl Host {
         Self {
             shards,
             probes_per_second: rounded(rate(fleet)),
+            probes_per_second_worst: rounded(rate_worst(fleet)),
             sockets_worst: in_flight_worst(fleet).ceil() as u64,
             sockets_room,
             unprobed: fleet.backends.iter().filter(|each| each.judged.is_empty()).count(),

@@ -2,7 +2,7 @@
 
 use sickbay_core::answer::{Answer, Course};
 use sickbay_core::bound::{failures_to_sick, goods_at_start, registers_healthy, registers_needing};
-use sickbay_core::plan::Rule;
+use sickbay_core::plan::{Pace, Rule};
 
 use super::Explained;
 use super::figures::share;
@@ -10,6 +10,7 @@ use super::load::Host;
 use super::strip::{register, sequence, shown};
 use crate::cli::listing::Screen;
 use crate::cli::table::{Column, Table};
+use crate::fleet::Probe;
 
 /// What a text is wide that goes to no terminal.
 const WIDTH: usize = 80;
@@ -55,6 +56,12 @@ pub(super) fn explain(text: &mut String, explained: &Explained<'_>, screen: Scre
              (address {}, all pools together, from each host that runs this).\n",
             load.probes_per_second, load.request_bytes_per_second, load.address,
         ));
+        if load.probes_per_second < load.probes_per_second_worst {
+            text.push_str(&format!(
+                "That is while all is well; at the quickest pace {} probes/s with {} bytes/s.\n",
+                load.probes_per_second_worst, load.request_bytes_per_second_worst,
+            ));
+        }
     }
 }
 
@@ -78,6 +85,12 @@ pub(super) fn host(text: &mut String, host: &Host) {
         host.sockets_room,
         host.memory_bytes as f64 / 1e6,
     ));
+    if host.probes_per_second < host.probes_per_second_worst {
+        text.push_str(&format!(
+            "With every probe at its quickest pace it would be {} probes/s.\n",
+            host.probes_per_second_worst,
+        ));
+    }
     text.push_str(
         "From decision to traffic: one atomic store into the map that the kernel reads\n\
          for each new flow. Nothing polls, nothing is rebuilt, whatever the service.\n\
@@ -101,6 +114,7 @@ fn head(text: &mut String, explained: &Explained<'_>) {
         shown(probe.spec.interval_ns),
         shown(probe.spec.timeout_ns),
     ));
+    pace(text, probe);
     let backends = if explained.backends == 1 { "backend" } else { "backends" };
     match explained.pools.as_slice() {
         [] => text.push_str("No pool uses it.\n\n"),
@@ -110,6 +124,24 @@ fn head(text: &mut String, explained: &Explained<'_>) {
             explained.backends,
             pools.join(", ")
         )),
+    }
+}
+
+/// How the interval changes, if it does.
+fn pace(text: &mut String, probe: &Probe) {
+    let Pace { fast_ns, sick_ns, jitter_percent } = probe.spec.pace;
+    let mut said: Vec<String> = Vec::new();
+    said.extend(fast_ns.map(|it| format!("every {} while results disagree", shown(it))));
+    said.extend(sick_ns.map(|it| format!("every {} while sick", shown(it))));
+    if 0 < jitter_percent {
+        said.push(format!("each late by up to {jitter_percent} % of its interval"));
+    }
+    if said.is_empty() {
+        return;
+    }
+    text.push_str(&format!("Pace: {}\n", said.join("; ")));
+    if 0 < jitter_percent {
+        text.push_str("Worst and best have the jitter in them; sequences are without.\n");
     }
 }
 

@@ -12,7 +12,7 @@ use sickbay_core::plan::{
 use super::ProbeArgs;
 use crate::address::Address;
 use crate::engine::Endpoint;
-use crate::fleet::{CloseMode, SocketOptions};
+use crate::fleet::{CloseMode, ProxyHeader, SocketOptions};
 use crate::shard::ShardPlan;
 use crate::vcl::Probing;
 
@@ -96,6 +96,19 @@ impl Settings {
             let place = Place::parse(text)?;
             let address = place.resolve(text, &mut notes)?;
             endpoints.push(place.endpoint(address, arguments.host.as_deref()));
+        }
+        if let Some(version) = arguments.proxy_header {
+            let header = if version == 1 { ProxyHeader::V1Own } else { ProxyHeader::V2Local };
+            for (text, (probe, endpoint)) in arguments.targets.iter().zip(&mut endpoints) {
+                if *probe == TCP {
+                    let text = text.escape_debug();
+                    return refuse(format!(
+                        "{text}: --proxy-header has no meaning for a TCP probe"
+                    ));
+                }
+                endpoint.proxy_v1 = header == ProxyHeader::V1Own;
+                endpoint.request.splice(0..0, header.fixed_bytes().iter().copied());
+            }
         }
         let initial = arguments.initial.unwrap_or(arguments.threshold.saturating_sub(1));
         Ok(Self {
@@ -279,7 +292,7 @@ fn endpoint(address: Address, path: Option<&str>, host: &str) -> (ProbeIndex, En
     let probe = if path.is_some() { HTTP } else { TCP };
     // By FIN: at this rate TIME_WAIT costs nothing, and no server logs a reset.
     let (close, socket) = (CloseMode::Fin, SocketOptions::default());
-    (probe, Endpoint { address, request, close, socket })
+    (probe, Endpoint { address, request, proxy_v1: false, close, socket })
 }
 
 /// `HOST:PORT` from what was written, with `port` when it has none.

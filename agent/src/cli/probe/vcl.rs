@@ -80,7 +80,8 @@ fn target(
     // By FIN, as Varnish closes.
     let endpoint = Endpoint {
         address: located.address,
-        request: backend.sent(&probe.parameters)?,
+        request: backend.sent(&probe.parameters),
+        proxy_v1: backend.proxy_header == 1,
         close: CloseMode::Fin,
         socket: SocketOptions::default(),
     };

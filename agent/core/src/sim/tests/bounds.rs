@@ -39,7 +39,7 @@ fn closed_forms_equal_what_the_prober_does() {
             // Enough for eight probes at three intervals each.
             let settle_ns = 3 * SECOND;
 
-            let rhythm = Rhythm { interval_ns, timeout_ns };
+            let rhythm = Rhythm { interval_ns, timeout_ns, from_end: false };
             let sick = |pace| bound::to_sick(rule, rhythm, Distance::Far, pace).unwrap();
             let (_, most) = spans(&plan, &Peer::HEALTHY, &black_hole, Verdict::Sick, settle_ns);
             let worst_ns = sick(Pace::WholeTimeout).worst_ns;
