@@ -110,7 +110,8 @@ impl Steering {
         let drops = ebpf.take_map(abi::DROPS).expect("a ring buffer in the object");
         let drops = RingBuf::try_from(drops).expect("a ring buffer");
         // What the maps hold when they are new.
-        let held = ModelTables { header: Header::default(), ..ModelTables::new(WORDS) };
+        let mut held = ModelTables::new(WORDS);
+        held.header = Header::default();
         Self { ebpf, drops, held }
     }
 

@@ -20,7 +20,7 @@ use sickbay_tests::steering::{Entrance, Ran, Steering};
 
 /// More than any run of a batch takes; less than any two ages of entries differ by.
 const SLACK_NS: u64 = 1_000_000_000;
-const BATCH_PACKETS: u32 = 100;
+const BATCH_PACKETS: u32 = 400;
 
 // The actions of include/uapi/linux/bpf.h and pkt_cls.h.
 const XDP_DROP: u32 = 1;
@@ -34,13 +34,13 @@ const TC_REDIRECT: u32 = 7;
 const INGRESS: u32 = 1;
 
 #[test]
-fn xdp_program_agrees_with_the_host_on_120_000_random_packets() {
-    agree(Entrance::Xdp, 1_200, 0x5eed_0001);
+fn xdp_program_agrees_with_the_host_on_800_000_random_packets() {
+    agree(Entrance::Xdp, 2_000, 0x5eed_0001);
 }
 
 #[test]
-fn tc_program_agrees_with_the_host_on_20_000_random_packets() {
-    agree(Entrance::Tc, 200, 0x5eed_0002);
+fn tc_program_agrees_with_the_host_on_200_000_random_packets() {
+    agree(Entrance::Tc, 500, 0x5eed_0002);
 }
 
 #[test]

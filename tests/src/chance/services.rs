@@ -40,7 +40,7 @@ pub(super) fn add(world: &mut World, chance: &mut Chance, members: &[Vec<Backend
     for index in EXACT..EXACT + BY_PREFIX {
         world.tables.services[index as usize] = service(world, chance, index, members);
     }
-    if chance.happens(70) {
+    if chance.happens(90) {
         world.tables.header.flags |= HEADER_HAS_PREFIXES;
     }
     add_prefixes(world, chance);
@@ -62,8 +62,8 @@ fn add_prefixes(world: &mut World, chance: &mut Chance) {
         let key = AddressPrefixKey { bits, family, reserved: [0; 3], address: address_bytes };
         world.tables.address_prefixes.push((key, number as u32));
         let mut ports = Vec::new();
-        for _ in 0..1 + chance.below(5) {
-            let length = chance.one_of(&[0, 8, 11, 15, 16]);
+        for _ in 0..1 + chance.below(8) {
+            let length = chance.one_of(&[0, 8, 9, 11, 11, 15, 16]);
             let port = (80 + chance.below(40)) as u16 & (0xffff_u32 << (16 - length)) as u16;
             let key = PortPrefixKey {
                 bits: PortPrefixKey::BITS_BEFORE + length,

@@ -2,7 +2,7 @@
 
 use super::ModelTables;
 use crate::abi::{BackendRef, FlowEntry, Slot};
-use crate::packet::Flow;
+use crate::packet::{Flow, PROTOCOL_TCP};
 use crate::tables::{Bitmap, Store};
 
 /// A rule that is taken out.
@@ -78,12 +78,13 @@ impl ModelTables {
         }
     }
 
-    pub(super) fn told_entry(&self, mut entry: FlowEntry) -> FlowEntry {
+    pub(super) fn told_entry(&self, flow: &Flow, mut entry: FlowEntry) -> FlowEntry {
         if self.tells(Lie::GenerationUnchecked) && entry.backend != BackendRef::NONE {
             let index = entry.backend.index();
             entry.backend = BackendRef::new(index, self.backends[index as usize].generation);
         }
-        self.entry_seen.set(entry.backend);
+        let of_tcp = flow.protocol == PROTOCOL_TCP;
+        self.entry_seen.set(if of_tcp { entry.backend } else { BackendRef::NONE });
         entry
     }
 

@@ -87,7 +87,7 @@ impl Tables for ModelTables {
 
     fn entry(&self, flow: &Flow, store: Store) -> FlowEntry {
         let entry = self.entries.borrow().get(&(store, *flow)).copied();
-        self.told_entry(entry.unwrap_or_default())
+        self.told_entry(flow, entry.unwrap_or_default())
     }
 
     fn embryonic_seen_ns(&self) -> u64 {
