@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::env;
 
 use nix::time::{ClockId, clock_gettime};
-use sickbay_shared::abi::{self, DropRecord, FlowEntry};
+use sickbay_shared::abi::{self, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry};
 use sickbay_shared::counters::count;
+use sickbay_shared::explain::{facts, verdict};
 use sickbay_shared::model::fixtures::{self, Fate};
 use sickbay_shared::model::{Bytes, ModelCounters};
 use sickbay_shared::packet::Flow;
@@ -41,6 +42,36 @@ fn xdp_program_agrees_with_the_host_on_800_000_random_packets() {
 #[test]
 fn tc_program_agrees_with_the_host_on_200_000_random_packets() {
     agree(Entrance::Tc, 500, 0x5eed_0002);
+}
+
+#[test]
+fn explanation_agrees_with_the_host_and_changes_nothing() {
+    let mut steering = Steering::load();
+    let mut verdicts = BTreeMap::<u8, u32>::new();
+    for batch in 0..100 {
+        let mut chance = Chance::new(0x5eed_0003 + (batch << 32));
+        let world = World::new(&mut chance, now_ns());
+        let before = world.tables.entries.borrow().clone();
+        steering.put(&world.tables);
+        for packet in 0..200 {
+            let mut frame = world.frame(&mut chance);
+            frame.resize(EXPLANATION_OFFSET + size_of::<Explanation>(), 0);
+            world.tables.clock_ns.set(now_ns());
+            let host = Bytes::new(&frame);
+            let (facts, verdict) = (facts(&host, &world.tables), verdict(&host, &world.tables));
+            let mut ran = steering.explain(&frame);
+            assert!(ran.facts.at_ns.abs_diff(facts.at_ns) < SLACK_NS);
+            ran.facts.at_ns = facts.at_ns;
+            assert_eq!(ran, Explanation { facts, verdict }, "batch {batch}, packet {packet}");
+            *verdicts.entry(verdict.outcome).or_default() += 1;
+        }
+        assert_eq!(steering.counters(), ModelCounters::default(), "batch {batch}");
+        assert_eq!(steering.entries(), before, "batch {batch}");
+        assert_eq!(*world.tables.entries.borrow(), before, "batch {batch}");
+        assert_eq!(steering.drops(), [], "batch {batch}");
+    }
+    println!("explained: {verdicts:?}");
+    assert_eq!(verdicts.len(), 4, "{verdicts:?}");
 }
 
 #[test]
