@@ -64,8 +64,8 @@ struct Arenas {
     targets: Box<[TargetMemory]>,
     requests: Box<[u8]>,
     buffers: Box<[Buffer]>,
-    /// Where bytes go that nobody wants: one for all slots, none unless a target may need it.
-    bin: Box<[UnsafeCell<u8>]>,
+    /// Where bytes of unix sockets go that nobody wants: one for all slots.
+    bin: Box<UnsafeCell<[u8; BIN_BYTES]>>,
 }
 
 struct TargetMemory {
@@ -83,7 +83,7 @@ struct Buffer(UnsafeCell<[u8; RECEIVE_BYTES]>);
 impl Ring {
     /// A ring with `slots` places for probes of `endpoints`.
     pub(super) fn new(slots: u32, endpoints: &[Endpoint]) -> Result<Self, EngineError> {
-        raise_descriptor_limit(slots, endpoints.iter().any(|endpoint| endpoint.proxy_v1))?;
+        raise_descriptor_limit(slots)?;
         let (uring, bind) = set_up(slots)?;
         uring.submitter().register_files_sparse(slots).map_err(|source| {
             match source.raw_os_error() {
@@ -235,8 +235,8 @@ impl Ring {
                     .flags(libc::MSG_TRUNC)
             }
             RawAddress::Unix(_) => {
-                let bin = self.arenas.bin.as_ptr().cast_mut().cast::<u8>();
-                opcode::Recv::new(Fixed(tag.slot), bin, self.arenas.bin.len() as u32)
+                let bin = self.arenas.bin.get().cast::<u8>();
+                opcode::Recv::new(Fixed(tag.slot), bin, BIN_BYTES as u32)
             }
         };
         self.push(&[discard.build().user_data(tag.pack())])?;
@@ -412,9 +412,7 @@ impl Arenas {
         });
         let targets = targets.collect();
         let buffers = (0..slots).map(|_| Buffer(UnsafeCell::new([0; RECEIVE_BYTES]))).collect();
-        let any_unix = endpoints.iter().any(|it| matches!(it.address, Address::Unix(_)));
-        let bin_bytes = if any_unix { BIN_BYTES } else { 0 };
-        let bin = (0..bin_bytes).map(|_| UnsafeCell::new(0)).collect();
+        let bin = Box::new(UnsafeCell::new([0; BIN_BYTES]));
         Self { targets, requests: requests.into(), buffers, bin }
     }
 }
@@ -486,7 +484,7 @@ fn set_up(slots: u32) -> Result<(IoUring, bool), EngineError> {
 
 /// The kernel holds a ring's table of direct descriptors to RLIMIT_NOFILE, though its sockets take
 /// no number of the process.
-fn raise_descriptor_limit(slots: u32, any_named: bool) -> Result<(), EngineError> {
+fn raise_descriptor_limit(slots: u32) -> Result<(), EngineError> {
     let needed = u64::from(slots);
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| EngineError::Call {
         call: "getrlimit(RLIMIT_NOFILE)",
@@ -495,8 +493,8 @@ fn raise_descriptor_limit(slots: u32, any_named: bool) -> Result<(), EngineError
     if hard < needed {
         return Err(EngineError::DescriptorLimit { slots, limit: hard });
     }
-    // Named ones take a number too while they connect.
-    if soft < needed || any_named {
+    // Named ones take a number of the process too, while they connect.
+    if soft < 2 * needed && soft < hard {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|errno| EngineError::Call {
             call: "setrlimit(RLIMIT_NOFILE)",
             source: errno.into(),
