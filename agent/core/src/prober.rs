@@ -21,7 +21,8 @@
 use std::collections::VecDeque;
 
 use crate::command::{
-    Change, Command, Event, LocalFault, Outcome, Override, Phase, Report, StatusLine, Verdict,
+    Arrival, Change, Command, Event, LocalFault, Outcome, Override, Phase, Report, StatusLine,
+    Verdict,
 };
 use crate::plan::{JudgeIndex, Nanos, Plan, ProbeKind, ProbeSpec, SlotIndex, TargetIndex};
 use crate::register::{HAPPY, Registers};
@@ -136,7 +137,10 @@ impl Prober {
         let stage = self.slots.stage(slot.0);
         match (stage, event) {
             (Stage::Flying, Event::Connected) => self.on_connected(slot.0, now),
-            (Stage::Flying, Event::Received(bytes)) => self.on_received(slot.0, bytes, now),
+            (Stage::Flying, Event::Received(bytes)) => {
+                self.slots.arrive(slot.0, bytes.len() as u64, now);
+                self.on_received(slot.0, bytes, now);
+            }
             (Stage::Flying, Event::Failed { phase, errno }) => {
                 self.on_failed(slot.0, phase, errno, now);
             }
@@ -263,6 +267,7 @@ impl Prober {
                     target: TargetIndex(index),
                     outcome: Outcome::Indeterminate(LocalFault::NoSlot),
                     line: StatusLine::EMPTY,
+                    arrival: Arrival::default(),
                     scheduled_ns,
                     started_ns: now,
                     duration_ns: 0,

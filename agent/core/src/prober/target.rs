@@ -87,6 +87,10 @@ impl Target {
         self.probe as usize
     }
 
+    pub(super) const fn family(&self) -> Family {
+        self.family
+    }
+
     pub(super) const fn judges(&self) -> Range<u32> {
         self.judge_first..self.judge_first + self.judge_count
     }
