@@ -16,6 +16,8 @@ mod behaviours;
 mod cases;
 /// When two records are the same.
 mod compare;
+/// The words of a running agent.
+mod live;
 /// `sickbay probe`, run for its records.
 mod sickbay;
 

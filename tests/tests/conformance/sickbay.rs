@@ -70,6 +70,6 @@ impl Probing {
 fn target(address: &Address) -> String {
     match address {
         Address::Inet(address) => format!("http://{address}/"),
-        Address::Unix(path) => format!("unix:{}", path.display()),
+        Address::Unix(path) => format!("unix:{}:/", path.display()),
     }
 }
