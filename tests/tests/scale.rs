@@ -10,7 +10,9 @@ use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, unshare};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, gettid};
 use sickbay::engine::{OutcomeKind, Sink};
-use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, Request, SocketOptions, Target};
+use sickbay::fleet::{
+    Backend, CloseMode, Fleet, Judged, Pool, Probe, Request, SocketOptions, Target,
+};
 use sickbay::shard::{Shards, split};
 use sickbay_core::command::{Change, Report, Verdict};
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
@@ -172,7 +174,7 @@ fn fleet(farm: &Farm) -> Fleet {
             format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         Target {
             identity: u128::from(index) << 64 | u128::from(index),
-            address,
+            address: address.into(),
             request: request.into_bytes(),
             probe: 0,
             initial: 2,
@@ -181,10 +183,9 @@ fn fleet(farm: &Farm) -> Fleet {
     let backend = |index| Backend {
         name: format!("backend-{index}"),
         pool: 0,
-        address: farm.address(index),
+        address: farm.address(index).into(),
         weight: 1,
-        target: index as usize,
-        more_targets: Vec::new(),
+        judged: Box::new([Judged { target: index as usize, probe: 0 }]),
         index,
     };
     Fleet {
@@ -198,8 +199,7 @@ fn fleet(farm: &Farm) -> Fleet {
         targets: (0..TARGETS).map(target).collect(),
         pools: vec![Pool {
             name: "farm".into(),
-            probe: 0,
-            more_probes: Vec::new(),
+            probes: vec![0],
             backends: 0..TARGETS as usize,
             first_word: 0,
             word_count: 256,

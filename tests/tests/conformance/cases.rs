@@ -4,15 +4,15 @@
 //! | file | shown by |
 //! |---|---|
 //! | c00017, c00094 | `c00017_…`, over TCP and over a unix socket |
-//! | c00035 | `c00035_…`: the default probe on a backend, and that polling ends with its owner |
+//! | c00035 | `vcl`: `c00035_…`: the default probe on a backend, and that polling ends with its owner |
 //! | c00048, c00090 | `end_to_end`: `c00048_…` (requests), `live`: `c00048_…` (errors, patterns, unix) |
 //! | c00084 | `c00084_…` |
 //! | c00088, v00038 | `live`: `c00088_…`; with a real server in `real_servers` |
-//! | c00121 | `c00121_…`; the empty name: `agent/tests/config_backends.rs`, `vcl_rules.rs` |
+//! | c00121 | `vcl`: `c00121_…`; the empty name: `agent/tests/config_backends.rs`, `vcl_rules.rs` |
 //! | c00113 | `c00113_…` |
-//! | d00007 | `d00007_…`: `initial` = `threshold` is usable at once; and the request's lines |
+//! | d00007 | `d00007_…`: `initial` = `threshold` is usable at once; the request's lines: `c00035_…`; out: `via` |
 //! | m00025, r04417 | out: probes as values of VCL's own language |
-//! | o00004, r02702 | `o00004_…`: version 2 over TCP and a unix socket |
+//! | o00004, r02702 | `vcl`: `o00004_…`: version 2 over TCP and a unix socket |
 //! | r01837 | `agent/tests/vcl_rules.rs`, and with Varnish's compiler in `vcl_compiler` |
 //! | r02036, r02887, vmod/directors_v00000 | out: directors; a service's pool takes their place |
 //! | r02069 | the behaviours `no_reason` and `empty_reason` |
@@ -21,29 +21,26 @@
 //! | r03402 | `r03402_…` |
 //! | s00002 | `s00002_…`; that grace then serves stale is out: sickbay keeps no objects |
 //! | u00008 | out: varnishstat's screen |
-//! | v00003 | no probe, `bits_H` all ones: `end_to_end`, `backends_without_a_probe_…`; warm and cold \
-//!   VCLs are out: a configuration here runs or does not |
+//! | v00003 | no probe, `bits_H` all ones: `end_to_end`, `backends_without_a_probe_…`; out: warm and cold VCLs |
 //! | v00005, v00031, v00034, v00075 | `agent/tests/vcl_rules.rs`, and with the compiler in `vcl_compiler` |
 //! | v00014, v00056 | `v00014_…`, over TCP and over a unix socket |
 //! | v00050 | out: retries; the forced-sick backend is in `c00048_…` |
 //! | v00074 | `live`: `v00074_…`: sick by an operator, by a probe and by `auto`; nothing is queued here |
 //! | b00091 | out (later than 7.1.1): addresses stand in `backend list -o json` |
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use sickbay_lab::agent::binary;
 use sickbay_lab::private;
 use sickbay_tests::script::{Behaviour, Place, Server, Step};
-use sickbay_tests::varnish::{HealthRecord, ProbeParameters, read_log};
+use sickbay_tests::varnish::{HealthRecord, ProbeParameters};
 
 use super::sickbay::Probing;
+
+/// Those whose backends stand in a VCL.
+mod vcl;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 const QUICK: ProbeParameters = ProbeParameters {
@@ -209,100 +206,6 @@ fn v00014_two_of_three_good_from_nothing_take_two_good_probes() {
     }
 }
 
-/// What `sickbay probe --vcl` says, and its exit code, for this VCL.
-fn probe_vcl(vcl: &str, words: &[&str]) -> (Option<i32>, Vec<u8>) {
-    static COUNT: AtomicU16 = AtomicU16::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let file = private::scratch().join(format!("case-{number}.vcl"));
-    std::fs::write(&file, vcl).unwrap();
-    let output = Command::new(binary().unwrap())
-        .args(["probe", "--compat", "varnish", "--format", "varnishlog", "--vcl"])
-        .arg(&file)
-        .args(words)
-        .env("SICKBAY_LOG", "error")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    (output.status.code(), output.stdout)
-}
-
-/// A server that hands over what it was sent on each connection, up to `length` bytes, and answers.
-fn listening<L: Accepts>(listener: L, length: usize) -> mpsc::Receiver<Vec<u8>> {
-    let (sender, received) = mpsc::channel();
-    std::thread::spawn(move || {
-        while let Ok(mut stream) = listener.accept_one() {
-            let mut bytes = vec![0; length];
-            if stream.read_exact(&mut bytes).and_then(|()| stream.write_all(OK)).is_err() {
-                bytes.clear();
-            }
-            if sender.send(bytes).is_err() {
-                return;
-            }
-        }
-    });
-    received
-}
-
-trait Accepts: Send + 'static {
-    type Stream: Read + Write;
-    fn accept_one(&self) -> std::io::Result<Self::Stream>;
-}
-
-impl Accepts for TcpListener {
-    type Stream = TcpStream;
-    fn accept_one(&self) -> std::io::Result<TcpStream> {
-        self.accept().map(|(stream, _)| stream)
-    }
-}
-
-impl Accepts for UnixListener {
-    type Stream = UnixStream;
-    fn accept_one(&self) -> std::io::Result<UnixStream> {
-        self.accept().map(|(stream, _)| stream)
-    }
-}
-
-#[test]
-fn c00035_default_probe_polls_a_backend_until_its_owner_ends() {
-    private::require();
-    let request = b"GET /foobar HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let received = listening(listener, request.len());
-    let vcl = format!(
-        "vcl 4.1; probe default {{ .url = \"/foobar\"; .interval = 50ms; .timeout = 5s; }}\n\
-         backend default {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n"
-    );
-    let (code, records) = probe_vcl(&vcl, &["--count", "3"]);
-    assert_eq!(code, Some(0));
-    assert_eq!(read_log(&records).unwrap()["default"].len(), 3);
-    let asked: Vec<Vec<u8>> = received.try_iter().collect();
-    assert_eq!(asked, vec![request.to_vec(); 3], "and none after its end");
-    // The server can be used on: nothing of the probes is left in its queue.
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(request).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    assert_eq!(answer, OK);
-}
-
-#[test]
-fn c00121_abstract_socket_is_probed_by_its_name() {
-    private::require();
-    let name = SocketAddr::from_abstract_name("sickbay-c00121").unwrap();
-    let request = b"GET / HTTP/1.1\r\nHost: 0.0.0.0\r\nConnection: close\r\n\r\n";
-    let received = listening(UnixListener::bind_addr(&name).unwrap(), request.len());
-    let vcl =
-        "vcl 4.1; backend b { .path = \"@sickbay-c00121\"; .probe = { .interval = 50ms; } }\n";
-    let (code, records) = probe_vcl(vcl, &["--count", "1"]);
-    assert_eq!(code, Some(0));
-    assert_eq!(bits(&read_log(&records).unwrap()["b"]), ["--U-X-RH"]);
-    assert_eq!(received.recv().unwrap(), request);
-    let empty = "vcl 4.1; backend b { .path = \"@\"; .probe = { } }\n";
-    let (code, records) = probe_vcl(empty, &["--count", "1"]);
-    assert_eq!((code, records.as_slice()), (Some(1), &b""[..]));
-}
-
 #[test]
 fn d00007_backend_with_initial_at_its_threshold_is_healthy_before_its_first_poll() {
     // The first poll fails: two of the last three are still good, the two that were assumed.
@@ -313,35 +216,6 @@ fn d00007_backend_with_initial_at_its_threshold_is_healthy_before_its_first_poll
     let states: Vec<_> = records.iter().map(|record| record.state.as_str()).collect();
     assert_eq!(states, ["healthy", "healthy"]);
     assert_eq!(bits(&records), ["4---X---", "4---X-RH"]);
-}
-
-/// r02702 is the same over a unix socket.
-#[test]
-fn o00004_proxy_header_2_stands_before_the_request_over_tcp_and_over_a_unix_socket() {
-    private::require();
-    let sent = |host: &str| {
-        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        // Signature, version 2 LOCAL, no family, no length: PROXY protocol, section 2.2.
-        [b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0", request.as_bytes()].concat()
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let path = private::scratch().join("o00004.sock");
-    let over_tcp = listening(listener, sent("127.0.0.1").len());
-    let over_unix = listening(UnixListener::bind(&path).unwrap(), sent("0.0.0.0").len());
-    let vcl = format!(
-        "vcl 4.1; probe p {{ .interval = 50ms; .window = 1; .threshold = 1; }}\n\
-         backend tcp {{ .host = \"127.0.0.1\"; .port = \"{port}\"; .proxy_header = 2; .probe = p; }}\n\
-         backend unix {{ .path = \"{}\"; .proxy_header = 2; .probe = p; }}\n",
-        path.display()
-    );
-    let (code, records) = probe_vcl(&vcl, &["--count", "1"]);
-    assert_eq!(code, Some(0), "both are healthy");
-    let records = read_log(&records).unwrap();
-    assert_eq!(bits(&records["tcp"]), ["4---X-RH"]);
-    assert_eq!(bits(&records["unix"]), ["--U-X-RH"]);
-    assert_eq!(over_tcp.recv().unwrap(), sent("127.0.0.1"));
-    assert_eq!(over_unix.recv().unwrap(), sent("0.0.0.0"));
 }
 
 #[test]
