@@ -191,13 +191,7 @@ impl Sink for Publisher {
         self.hand_over(prober, report, now);
         let Subject { timeout_ns, compat, .. } = self.subjects[report.target.0 as usize];
         for (_, transition) in self.waiting.extract_if(.., |(target, _)| *target == report.target) {
-            let cause = OutcomeText {
-                outcome: report.outcome,
-                line: report.line,
-                timeout_ns,
-                duration_ns: report.duration_ns,
-                compat,
-            };
+            let cause = OutcomeText::of(report, timeout_ns, compat);
             self.journal.push(Transition { cause: cause.to_string(), ..transition });
         }
     }
@@ -228,13 +222,7 @@ impl Publisher {
                     rule: seat.rule,
                     last_ns: history.last_ns,
                     average_s: history.average_s,
-                    text: OutcomeText {
-                        outcome: report.outcome,
-                        line: report.line,
-                        timeout_ns,
-                        duration_ns: report.duration_ns,
-                        compat,
-                    },
+                    text: OutcomeText::of(report, timeout_ns, compat),
                 });
             }
         }

@@ -90,7 +90,7 @@ fn mistakes_about_probes_of_backends_are_told_where_they_stand() {
     );
     assert_eq!(
         of("{ address = \"192.0.2.1:80\", probe = [\"web\", \"none\"] }"),
-        ["b.toml:5:39: pool.p.backends[0].probe: \"none\" stands beside a probe; write probe = \
+        ["b.toml:5:41: pool.p.backends[0].probe: \"none\" stands beside a probe; write probe = \
              \"none\", or remove \"none\""]
     );
     assert_eq!(

@@ -157,6 +157,24 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
              framing ends a response; remove it, or write compat = \"varnish\"",
         ),
         (
+            "expect_header with compat",
+            with(probe, "compat = \"varnish\"\nexpect_header = \"X-Ready: yes\""),
+            "web.toml:3:17: probe.web.expect_header: expect_header is not known to Varnish, whose \
+             behaviour is asked for; remove it, or remove compat",
+        ),
+        (
+            "expect_body with compat",
+            with(probe, "compat = \"varnish\"\nexpect_body = \"ok\""),
+            "web.toml:3:15: probe.web.expect_body: expect_body is not known to Varnish, whose \
+             behaviour is asked for; remove it, or remove compat",
+        ),
+        (
+            "jitter with compat",
+            with(probe, "compat = \"varnish\"\njitter = \"10%\""),
+            "web.toml:3:10: probe.web.jitter: jitter is not known to Varnish, whose behaviour is \
+             asked for; remove it, or remove compat",
+        ),
+        (
             "a truth in quotes",
             with(probe, "compat = \"varnish\"\nexpect_close = \"yes\""),
             "web.toml:3:16: probe.web.expect_close: must be true or false, but is text; write true or \

@@ -235,3 +235,30 @@ fn check_and_explain_give_the_same_seconds() {
         assert_eq!(summary["time_to_healthy_s_max"], *healthy);
     }
 }
+
+#[test]
+fn backends_without_a_probe_are_told_of() {
+    let with = |more: &str| {
+        format!(
+            "[probe.web]\nurl = \"/h\"\n[pool.api]\nprobe = \"web\"\nbackends = \
+             [\"192.0.2.1:80\", {{ address = \"192.0.2.2:80\", probe = \"none\" }}{more}]\n"
+        )
+    };
+    let one = explain(&with(""), &[]);
+    let said = text(&one.stdout);
+    assert!(said.contains("1 backend of pool api\n"), "{said}");
+    assert!(
+        said.contains("1 backend has no probe: it is always healthy, and its death is not seen.\n"),
+        "{said}"
+    );
+    let more = with(", { address = \"192.0.2.3:80\", probe = \"none\" }");
+    let two = explain(&more, &["-o", "json"]);
+    let two: Value = serde_json::from_slice(&two.stdout).expect("is JSON");
+    assert_eq!(two["host"]["backends_without_a_probe"], 2);
+    assert_eq!(two["probes"][0]["backends"], 1);
+
+    let none = "[pool.api]\nprobe = \"none\"\nbackends = [\"192.0.2.1:80\"]\n";
+    let said = explain(none, &[]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    assert!(text(&said.stdout).contains("1 backend has no probe"), "{}", text(&said.stdout));
+}

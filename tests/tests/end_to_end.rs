@@ -31,6 +31,11 @@ struct Stage {
 
 impl Stage {
     fn new(backend_count: usize, configuration: &Configuration) -> Self {
+        Self::changed(backend_count, configuration, "", "")
+    }
+
+    /// With `to` in place of `from` in the agent's configuration.
+    fn changed(backend_count: usize, configuration: &Configuration, from: &str, to: &str) -> Self {
         private::require();
         let network = Network::new(backend_count).unwrap();
         let servers = network
@@ -39,6 +44,8 @@ impl Stage {
             .map(|backend| Nginx::start(&backend.namespace, &backend.name, PORT).ok())
             .collect();
         let text = configuration.text(&network);
+        assert!(text.contains(from), "{from} stands in the configuration");
+        let text = if from.is_empty() { text } else { text.replace(from, to) };
         let host = &network.host.namespace;
         let agent = Agent::start(host, &configuration.instance, &text).unwrap();
         Self { network, servers, agent }
@@ -303,6 +310,87 @@ fn flows_go_on_when_the_agent_crashes() {
     let record = load.stop();
     assert_eq!(record.failed_count(0, u64::MAX), 0);
     assert_eq!(record.moved_flows("nobody").count(), 0);
+}
+
+/// What varnishtest's c00048 shows of `backend.set_health`, with steered flows for requests.
+#[test]
+fn c00048_operators_word_decides_whether_flows_are_served() {
+    let configuration = Configuration { all_sick: "drop", ..Configuration::usual() };
+    let stage = Stage::new(1, &configuration);
+    assert!(all_served(&stage));
+    set_health(&stage, "sick", 0);
+    assert!(none_served(&stage));
+    set_health(&stage, "HEALTHY", 1);
+    assert!(all_served(&stage));
+    set_health(&stage, "Sick", 0);
+    set_health(&stage, "auto", 1);
+    assert!(all_served(&stage));
+}
+
+#[test]
+fn c00048_operators_word_stands_over_a_probe_that_fails() {
+    let configuration = Configuration { all_sick: "drop", ..Configuration::usual() };
+    // The probe wants what the server never says.
+    let wanting = "interval = \"200ms\"\nexpected_response = 404";
+    let stage = Stage::changed(1, &configuration, "interval = \"200ms\"", wanting);
+    wait_for_healthy(&stage.agent, 0);
+    assert!(none_served(&stage));
+    set_health(&stage, "healthy", 1);
+    assert!(all_served(&stage));
+    let list = stage.agent.ask_json(&["backend", "list"]).unwrap();
+    assert_eq!((&list[0]["admin"], &list[0]["state"]), (&"healthy".into(), &"sick".into()));
+    set_health(&stage, "auto", 0);
+    assert!(none_served(&stage));
+}
+
+/// Sets the word for every backend, and waits until so many take flows.
+fn set_health(stage: &Stage, word: &str, healthy: u64) {
+    let output = stage.agent.ask(&["backend", "set-health", "*", word]).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    wait_for_healthy(&stage.agent, healthy);
+}
+
+#[test]
+fn backends_without_a_probe_take_flows_from_the_start_and_obey_the_operator() {
+    let configuration = Configuration { all_sick: "drop", ..Configuration::usual() };
+    let stage = Stage::changed(
+        2,
+        &configuration,
+        "probe = \"web\"\nbackends",
+        "probe = \"none\"\nbackends",
+    );
+    wait_for_healthy(&stage.agent, 2);
+    assert!(all_served(&stage));
+    let list = stage.agent.ask(&["backend", "list", "-p"]).unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert_eq!(list.lines().count(), 3, "a title, two rows, no results: {list}");
+    for row in list.lines().skip(1) {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words[1..4], ["healthy", "0/0", "healthy"], "{row}");
+    }
+    let list = stage.agent.ask_json(&["backend", "list"]).unwrap();
+    assert_eq!(list[0]["registers"]["bits_H"], u64::MAX.to_string(), "as VBE.*.happy (v00003)");
+    for (word, healthy) in [("sick", 0), ("auto", 2)] {
+        set_health(&stage, word, healthy);
+        assert!(if healthy == 0 { none_served(&stage) } else { all_served(&stage) }, "{word}");
+    }
+    let transitions = stage.agent.ask(&["watch", "--old", "--count", "4"]).unwrap();
+    let transitions = String::from_utf8(transitions.stdout).unwrap();
+    assert_eq!(transitions.matches("went sick: set by an operator").count(), 2, "{transitions}");
+    assert_eq!(transitions.matches("went healthy: set by an operator").count(), 2);
+}
+
+fn all_served(stage: &Stage) -> bool {
+    few_connections(stage).failed_count(0, u64::MAX) == 0
+}
+
+/// Every connection waits in vain: its packets are dropped.
+fn none_served(stage: &Stage) -> bool {
+    let timed_out =
+        |error: &sickbay_lab::connection::Failure| error.kind == std::io::ErrorKind::TimedOut;
+    few_connections(stage)
+        .connections()
+        .all(|attempt| attempt.result.as_ref().err().is_some_and(timed_out))
 }
 
 /// A few connections, quick to give up.

@@ -272,6 +272,15 @@ impl core::fmt::Debug for StatusLine {
     }
 }
 
+/// What had come of a response when its probe was over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// Bytes.
+    pub byte_count: u64,
+    /// From the probe's start to the last of them; 0 when none came.
+    pub last_ns: Nanos,
+}
+
 /// One probe is over. Taken by `Prober::poll_report`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
@@ -281,6 +290,8 @@ pub struct Report {
     pub outcome: Outcome,
     /// The response's first line; empty unless bytes came.
     pub line: StatusLine,
+    /// How much of a response came, and until when.
+    pub arrival: Arrival,
     /// When it was due.
     pub scheduled_ns: Nanos,
     /// When its [`Command::Start`] was taken.

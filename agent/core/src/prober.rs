@@ -25,7 +25,8 @@
 use std::collections::VecDeque;
 
 use crate::command::{
-    Change, Command, Event, LocalFault, Outcome, Override, Phase, Report, StatusLine, Verdict,
+    Arrival, Change, Command, Event, LocalFault, Outcome, Override, Phase, Report, StatusLine,
+    Verdict,
 };
 use crate::plan::{
     JudgeIndex, JudgeSpec, Nanos, Plan, ProbeKind, ProbeSpec, SlotIndex, TargetIndex,
@@ -158,8 +159,12 @@ impl Prober {
         let stage = self.slots.stage(slot.0);
         match (stage, event) {
             (Stage::Flying, Event::Connected) => self.on_connected(slot.0, now),
-            (Stage::Flying, Event::Received(bytes)) => self.on_received(slot.0, bytes, now),
+            (Stage::Flying, Event::Received(bytes)) => {
+                self.slots.arrive(slot.0, bytes.len() as u64, now);
+                self.on_received(slot.0, bytes, now);
+            }
             (Stage::Flying, Event::Discarded { byte_count }) => {
+                self.slots.arrive(slot.0, byte_count, now);
                 self.on_discarded(slot.0, byte_count, now);
             }
             (Stage::Flying, Event::Failed { phase, errno }) => {
@@ -297,6 +302,7 @@ impl Prober {
                     target: TargetIndex(index),
                     outcome: Outcome::Indeterminate(LocalFault::NoSlot),
                     line: StatusLine::EMPTY,
+                    arrival: Arrival::default(),
                     scheduled_ns,
                     started_ns: now,
                     duration_ns: 0,

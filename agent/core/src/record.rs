@@ -91,7 +91,7 @@ impl Write for Cut<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Outcome, StatusLine};
+    use crate::command::{Arrival, Outcome, StatusLine};
     use crate::plan::Compat;
     use crate::register;
 
@@ -100,7 +100,8 @@ mod tests {
         line.iter().for_each(|&byte| kept.push(byte));
         let compat = Compat::VARNISH;
         let (timeout_ns, duration_ns) = (1_000_000_000, 4_102_000);
-        Some(OutcomeText { outcome, line: kept, timeout_ns, duration_ns, compat })
+        let arrival = Arrival::default();
+        Some(OutcomeText { outcome, line: kept, arrival, timeout_ns, duration_ns, compat })
     }
 
     fn record<'a>(

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::command::{LocalFault, Malformed, Outcome, Phase, StatusLine};
+use crate::command::{Arrival, LocalFault, Malformed, Outcome, Phase, Report, StatusLine};
 use crate::content::Lack;
 use crate::plan::{Compat, Nanos};
 use crate::register::Registers;
@@ -31,15 +31,18 @@ pub const LETTERS: [char; 8] = ['4', '6', 'U', 'x', 'X', 'r', 'R', 'H'];
 /// What a probe came to, in one line.
 ///
 /// With [`Compat::Varnish`] the texts are Varnish's to the letter, the peer's bytes
-/// [legible](Legible). Otherwise they are Varnish's with three differences: a timeout names the phase and by how much it
-/// was exceeded in every phase; a response that broke off or broke its framing says so; and local
-/// faults, which Varnish holds against the backend, have texts of their own.
+/// [legible](Legible). Otherwise they are Varnish's with four differences: a timeout names the phase
+/// and by how much it was exceeded in every phase; it, or an error, after a part of the response
+/// tells how much came, and a timeout how long ago; a response that broke off or broke its framing
+/// says so; and local faults, which Varnish holds against the backend, have texts of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct OutcomeText {
     /// What it came to.
     pub outcome: Outcome,
     /// The response's first line, empty when there is none.
     pub line: StatusLine,
+    /// How much of a response came, and until when.
+    pub arrival: Arrival,
     /// The probe's timeout.
     pub timeout_ns: Nanos,
     /// From its start to its end.
@@ -93,15 +96,13 @@ impl fmt::Display for OutcomeText {
                 self.after(formatter)
             }
             Outcome::Failed { phase, errno } => {
-                write!(formatter, "{} error {}", verb(phase), Errno(errno))
+                write!(formatter, "{} error {}", verb(phase), Errno(errno))?;
+                match self.arrival.byte_count {
+                    0 => Ok(()),
+                    count => write!(formatter, " after {}", Bytes(count)),
+                }
             }
-            Outcome::TimedOut { phase } => write!(
-                formatter,
-                "{} timeout {}s exceeded by {}s",
-                verb(phase),
-                Seconds(self.timeout_ns),
-                Seconds(self.duration_ns.saturating_sub(self.timeout_ns)),
-            ),
+            Outcome::TimedOut { phase } => self.timed_out(phase, formatter),
             Outcome::Indeterminate(LocalFault::Errno { errno }) => {
                 write!(formatter, "Local error {}", Errno(errno))
             }
@@ -118,6 +119,28 @@ impl fmt::Display for OutcomeText {
 }
 
 impl OutcomeText {
+    /// What `report` says of a probe with this timeout.
+    #[must_use]
+    pub const fn of(report: &Report, timeout_ns: Nanos, compat: Compat) -> Self {
+        let Report { outcome, line, arrival, duration_ns, .. } = *report;
+        Self { outcome, line, arrival, timeout_ns, duration_ns, compat }
+    }
+
+    fn timed_out(&self, phase: Phase, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (timeout_ns, duration_ns) = (self.timeout_ns, self.duration_ns);
+        let (timeout, over) =
+            (Seconds(timeout_ns), Seconds(duration_ns.saturating_sub(timeout_ns)));
+        write!(formatter, "{} timeout {timeout}s exceeded by {over}s", verb(phase))?;
+        match self.arrival {
+            _ if phase != Phase::Receive => Ok(()),
+            Arrival { byte_count: 0, .. } => formatter.write_str(": no byte came"),
+            Arrival { byte_count, last_ns } => {
+                let ago = Seconds(duration_ns.saturating_sub(last_ns));
+                write!(formatter, ": {} came, the last {ago}s ago", Bytes(byte_count))
+            }
+        }
+    }
+
     fn after(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line.as_bytes() {
             [] => Ok(()),
@@ -216,6 +239,15 @@ const fn verb(phase: Phase) -> &'static str {
     }
 }
 
+/// A number of bytes, `1 byte` or `2 bytes`.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} byte{}", self.0, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
 /// A span as seconds with three digits, rounded down.
 struct Seconds(Nanos);
 
@@ -235,15 +267,18 @@ mod tests {
         let mut kept = StatusLine::EMPTY;
         line.iter().for_each(|&byte| kept.push(byte));
         let (timeout_ns, duration_ns) = (2_000_000_000, 2_001_999_999);
+        let last_ns = if line.is_empty() { 0 } else { 1_500_000_000 };
+        let arrival = Arrival { byte_count: line.len() as u64, last_ns };
         let compat = Compat::Off;
-        OutcomeText { outcome, line: kept, timeout_ns, duration_ns, compat }.to_string()
+        OutcomeText { outcome, line: kept, arrival, timeout_ns, duration_ns, compat }.to_string()
     }
 
     #[test]
     fn texts_are_varnishs() {
         let answered = |status| Outcome::Answered { status, good: status == 200 };
         let failed = |phase, errno| Outcome::Failed { phase, errno };
-        let table: [(Outcome, &[u8], &str); 12] = [
+        let timed_out = |phase| Outcome::TimedOut { phase };
+        let table: [(Outcome, &[u8], &str); 16] = [
             (answered(200), b"HTTP/1.1 200 OK", "HTTP/1.1 200 OK"),
             (answered(404), b"HTTP/1.1 404 Not Found", "HTTP/1.1 404 Not Found"),
             (Outcome::Malformed(Malformed::StatusLine), b"FROBOZ 200 OK", "FROBOZ 200 OK"),
@@ -253,14 +288,26 @@ mod tests {
             (failed(Phase::Receive, 104), b"", "Read error 104 (Connection reset by peer)"),
             (failed(Phase::Connect, 4242), b"", "Open error 4242 (Unknown error 4242)"),
             (
-                Outcome::TimedOut { phase: Phase::Connect },
+                failed(Phase::Receive, 104),
+                b"HTTP/1.1 200 OK",
+                "Read error 104 (Connection reset by peer) after 15 bytes",
+            ),
+            (timed_out(Phase::Connect), b"", "Open timeout 2.000s exceeded by 0.001s"),
+            (timed_out(Phase::Send), b"", "Write timeout 2.000s exceeded by 0.001s"),
+            (
+                timed_out(Phase::Receive),
                 b"",
-                "Open timeout 2.000s exceeded by 0.001s",
+                "Read timeout 2.000s exceeded by 0.001s: no byte came",
             ),
             (
-                Outcome::TimedOut { phase: Phase::Receive },
+                timed_out(Phase::Receive),
+                b"H",
+                "Read timeout 2.000s exceeded by 0.001s: 1 byte came, the last 0.501s ago",
+            ),
+            (
+                timed_out(Phase::Receive),
                 b"HTTP/1.1 200 OK",
-                "Read timeout 2.000s exceeded by 0.001s",
+                "Read timeout 2.000s exceeded by 0.001s: 15 bytes came, the last 0.501s ago",
             ),
             (Outcome::Truncated, b"HTTP/1.1 2", "Truncated response after: HTTP/1.1 2"),
             (

@@ -4,9 +4,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use anyhow::Context as _;
+use clap::{ArgAction, Args, Subcommand};
 
-use super::listing::{InstanceArgs, OutputFormat, Screen, write_json, write_text};
+use super::listing::{InstanceArgs, OutputFormat, Screen, printable, write_json, write_text};
 use super::table::{Cell, Column, Table, Tint};
 use crate::control::view::{Admin, BackendView, ProbeState};
 use crate::graph;
@@ -70,23 +71,11 @@ pub struct ListArgs {
 pub struct SetHealthArgs {
     /// Which backends: a glob as for `list`
     pub pattern: String,
-    /// The word
-    #[arg(value_enum, ignore_case = true)]
-    pub health: HealthWord,
+    /// The word: auto, healthy or sick, in any case
+    pub health: String,
     /// Which agent
     #[command(flatten)]
     pub instance: InstanceArgs,
-}
-
-/// An operator's word, as it is typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HealthWord {
-    /// As probed
-    Auto,
-    /// Healthy whatever the probes say
-    Healthy,
-    /// Sick whatever the probes say
-    Sick,
 }
 
 /// Runs `sickbay backend`, writing to standard output.
@@ -120,17 +109,20 @@ pub fn run_on(args: &BackendArgs, screen: Screen, out: &mut dyn Write) -> anyhow
             }
         }
         BackendCommand::SetHealth(set) => {
-            let (health, word) = match set.health {
-                HealthWord::Auto => (Admin::Auto, "auto"),
-                HealthWord::Healthy => (Admin::Healthy, "healthy"),
-                HealthWord::Sick => (Admin::Sick, "sick"),
-            };
+            let (health, word) = health_word(&set.health)?;
             let names = set.instance.client()?.set_health(&set.pattern, health)?;
             let lines: String = names.iter().map(|name| format!("{name} {word}\n")).collect();
             write_text(out, &lines)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An operator's word, and how it is written; varnishadm's error when it is none.
+fn health_word(text: &str) -> anyhow::Result<(Admin, &'static str)> {
+    let words = [(Admin::Auto, "auto"), (Admin::Healthy, "healthy"), (Admin::Sick, "sick")];
+    let known = words.into_iter().find(|(_, word)| word.eq_ignore_ascii_case(text));
+    known.with_context(|| format!("Invalid state {}: write auto, healthy or sick", printable(text)))
 }
 
 /// Each mention of a flag turns it round, as with varnishadm.
@@ -213,7 +205,7 @@ fn date(unix_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Screen, date, is_on, table, varnishadm};
+    use super::{Screen, date, health_word, is_on, table, varnishadm};
     use crate::control::view::{Admin, BackendCountersView, BackendView, ProbeState, RuleView};
 
     fn okclose() -> BackendView {
@@ -360,6 +352,19 @@ boot.okclose   probe    0/5      sick       -                   12        7  Ope
                 r#""admin_health":"sick","probe_message":[4,4,"sick"],"last_change":0.0}}]"#
             )
         );
+    }
+
+    #[test]
+    fn health_words_are_varnishadms_in_any_case() {
+        for (text, admin) in
+            [("auto", Admin::Auto), ("SICK", Admin::Sick), ("Healthy", Admin::Healthy)]
+        {
+            assert_eq!(health_word(text).expect(text).0, admin);
+        }
+        for text in ["probe", "deleted", "", "sick "] {
+            let said = health_word(text).expect_err(text).to_string();
+            assert_eq!(said, format!("Invalid state {text}: write auto, healthy or sick"));
+        }
     }
 
     #[test]

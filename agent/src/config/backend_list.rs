@@ -140,16 +140,19 @@ mod tests {
 
     #[test]
     fn lists_have_comments_blank_lines_names_and_weights() {
-        let text = "# the farm\n\n192.0.2.1:80\r\n  [fd00::1]:81 name=b weight=7 # old\n";
+        let text = "# the farm\n\n192.0.2.1:80\r\n  [fd00::1]:81 name=b weight=7 # old\n\
+                    unix:@app name=c\n";
         let (listed, faults) = parse(text);
         assert_eq!(faults, []);
         let first = "192.0.2.1:80".parse().expect("an address");
         let second = "[fd00::1]:81".parse().expect("an address");
+        let third = "unix:@app".parse().expect("an address");
         assert_eq!(
             listed,
             [
                 Listed { address: first, name: None, weight: 1, line: 3 },
                 Listed { address: second, name: Some("b".to_owned()), weight: 7, line: 4 },
+                Listed { address: third, name: Some("c".to_owned()), weight: 1, line: 5 },
             ]
         );
     }

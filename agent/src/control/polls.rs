@@ -150,7 +150,7 @@ impl Poll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sickbay_core::command::{Outcome, Phase, StatusLine};
+    use sickbay_core::command::{Arrival, Outcome, Phase, StatusLine};
     use sickbay_core::plan::Compat;
 
     fn refused() -> Poll {
@@ -165,6 +165,7 @@ mod tests {
             text: OutcomeText {
                 outcome: Outcome::Failed { phase: Phase::Connect, errno: 111 },
                 line: StatusLine::EMPTY,
+                arrival: Arrival::default(),
                 timeout_ns: 1,
                 duration_ns: 1,
                 compat: Compat::Off,

@@ -40,8 +40,8 @@ pub struct BackendView {
     /// without one.
     #[serde(flatten)]
     pub rule: Option<RuleView>,
-    /// Varnish's eight registers. Without a probe `bits_H` is all ones, as Varnish's gauge
-    /// `VBE.*.happy` is then.
+    /// Varnish's eight registers. Without a probe `bits_H` is all ones, as the gauge `VBE.*.happy`
+    /// of Varnish trunk is then (#4201; that of 7.1.1 is 0).
     pub registers: RegistersView,
     /// Moving average over good probes, in seconds.
     pub average_s: f64,

@@ -227,7 +227,7 @@ impl Histograms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sickbay_core::command::StatusLine;
+    use sickbay_core::command::{Arrival, StatusLine};
     use sickbay_core::plan::TargetIndex;
 
     fn report(outcome: Outcome, lateness_ns: u64) -> Report {
@@ -235,6 +235,7 @@ mod tests {
             target: TargetIndex(0),
             outcome,
             line: StatusLine::EMPTY,
+            arrival: Arrival::default(),
             scheduled_ns: 1_000,
             started_ns: 1_000 + lateness_ns,
             duration_ns: 5_000_000,

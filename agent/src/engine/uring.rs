@@ -24,7 +24,6 @@ use super::Features;
 use super::endpoint::{Endpoint, RawAddress, RawOption, inet, proxy_v1, raw_options, raw_source};
 use super::error::EngineError;
 use super::op::{CHAIN_OPS_MAX, RingFull, Route, Step, Tag};
-use crate::address::Address;
 use crate::fleet::CloseMode;
 
 /// Bytes of one receive: a probe's response fits as a rule; longer ones take several receives.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sickbay_core::command::{Outcome, Override, Phase, StatusLine};
+use sickbay_core::command::{Arrival, Outcome, Override, Phase, StatusLine};
 use sickbay_core::plan::{Compat, ProbeSpec};
 use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
@@ -355,6 +355,7 @@ fn cause_text(record: &TargetRecord, probe: &ProbeSpec) -> String {
     OutcomeText {
         outcome,
         line: StatusLine::EMPTY,
+        arrival: Arrival::default(),
         timeout_ns: probe.timeout_ns,
         duration_ns: probe.timeout_ns,
         // Varnish's text would be the line alone.

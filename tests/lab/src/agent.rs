@@ -134,7 +134,9 @@ impl Agent {
             let status = self.ask_json(&["status"]).ok()?;
             let warming = status.get("warming_count")?.as_u64()?;
             let programs = status.get("attached")?.as_array()?.len();
-            (warming == 0 && attached <= programs).then_some(Ok(()))
+            // Before its shards run nobody is warming.
+            let shards = status.get("shards")?.as_array()?.len();
+            (0 < shards && warming == 0 && attached <= programs).then_some(Ok(()))
         })?
         .or_else(|status| bail!("the agent ended: {status}"))
     }

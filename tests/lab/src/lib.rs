@@ -17,6 +17,9 @@ pub mod network;
 /// A real web server in a namespace.
 pub mod nginx;
 
+/// A real proxy in a namespace.
+pub mod haproxy;
+
 /// The agent in a namespace.
 pub mod agent;
 

@@ -47,7 +47,7 @@ pub(crate) enum Noise {
     /// the client's system calls meets it. `Open error 104`, `Write error 104` and `Write error 32`
     /// with their bits count as `Read error 104` with `4---Xr--`.
     Reset,
-    /// The server sends for as long as it is let, so it depends on the scheduler whether the
+    /// The server still sends when the deadline comes, so it depends on the scheduler whether the
     /// deadline falls into a read or into a wait: `Poll timeout … exceeded by …` counts as
     /// `Poll error 110`.
     Endless,

@@ -1,5 +1,32 @@
 //! Varnish's own test cases that concern probes, re-created: the behaviour, not the text. Each test
 //! names its file under `bin/varnishtest/tests`.
+//!
+//! | file | shown by |
+//! |---|---|
+//! | c00017, c00094 | `c00017_…`, over TCP and over a unix socket |
+//! | c00035 | `vcl`: `c00035_…`: the default probe on a backend, and that polling ends with its owner |
+//! | c00048, c00090 | `end_to_end`: `c00048_…` (requests), `live`: `c00048_…` (errors, patterns, unix) |
+//! | c00084 | `c00084_…` |
+//! | c00088, v00038 | `live`: `c00088_…`; with a real server in `real_servers` |
+//! | c00121 | `vcl`: `c00121_…`; the empty name: `agent/tests/config_backends.rs`, `vcl_rules.rs` |
+//! | c00113 | `c00113_…` |
+//! | d00007 | `d00007_…`: `initial` = `threshold` is usable at once; the request's lines: `c00035_…`; out: `via` |
+//! | m00025, r04417 | out: probes as values of VCL's own language |
+//! | o00004, r02702 | `vcl`: `o00004_…`: version 2 over TCP and a unix socket |
+//! | r01837 | `agent/tests/vcl_rules.rs`, and with Varnish's compiler in `vcl_compiler` |
+//! | r02036, r02887, vmod/directors_v00000 | out: directors; a service's pool takes their place |
+//! | r02069 | the behaviours `no_reason` and `empty_reason` |
+//! | r02872 | `r02872_…` |
+//! | r02976 | `r02976_…` in two processes; in one prober: `agent/core/src/sim/tests/varnish.rs` |
+//! | r03402 | `r03402_…` |
+//! | s00002 | `s00002_…`; that grace then serves stale is out: sickbay keeps no objects |
+//! | u00008 | out: varnishstat's screen |
+//! | v00003 | no probe, `bits_H` all ones: `end_to_end`, `backends_without_a_probe_…`; out: warm and cold VCLs |
+//! | v00005, v00031, v00034, v00075 | `agent/tests/vcl_rules.rs`, and with the compiler in `vcl_compiler` |
+//! | v00014, v00056 | `v00014_…`, over TCP and over a unix socket |
+//! | v00050 | out: retries; the forced-sick backend is in `c00048_…` |
+//! | v00074 | `live`: `v00074_…`: sick by an operator, by a probe and by `auto`; nothing is queued here |
+//! | b00091 | out (later than 7.1.1): addresses stand in `backend list -o json` |
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -13,6 +40,9 @@ use sickbay_tests::varnish::{HealthRecord, ProbeParameters, Varnish};
 use super::behaviours::Noise;
 use super::compare::Shown;
 use super::sickbay::Probing;
+
+/// Those whose backends stand in a VCL.
+mod vcl;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 /// Until varnishd has polled a few backends a few times.
@@ -34,11 +64,18 @@ fn reply(bytes: &[u8]) -> Vec<Step> {
 
 /// What `probing` makes of a server with these turns.
 fn records(probing: &Probing, turns: Vec<Vec<Step>>) -> Vec<HealthRecord> {
+    records_at(Place::Ipv4, probing, turns)
+}
+
+/// The same of a server at such a place.
+fn records_at(place: Place, probing: &Probing, turns: Vec<Vec<Step>>) -> Vec<HealthRecord> {
     static PORT: AtomicU16 = AtomicU16::new(8101);
     private::require();
-    let behaviour = Behaviour { name: "s1", place: Place::Ipv4, turns };
+    let behaviour = Behaviour { name: "s1", place, turns };
     let port = PORT.fetch_add(1, Ordering::Relaxed);
-    let server = Server::start(vec![behaviour], port, 1, &private::scratch());
+    let directory = private::scratch().join(format!("case-{port}"));
+    std::fs::create_dir_all(&directory).unwrap();
+    let server = Server::start(vec![behaviour], port, 1, &directory);
     let mut records = probing.records(&[("s1", server.address(0, 0))]);
     records.remove("s1").expect("its records")
 }
@@ -54,18 +91,21 @@ fn states(records: &[HealthRecord]) -> Vec<String> {
 #[test]
 fn c00017_register_holds_good_sick_and_foreign_answers_in_their_order() {
     let times = |bytes: &'static [u8], count: usize| std::iter::repeat_n(bytes, count);
-    let turns = times(OK, 8)
+    let turns: Vec<_> = times(OK, 8)
         .chain(times(b"HTTP/1.1 404 Not Found\r\n\r\n", 3))
         .chain(times(b"FROBOZ 200 OK\r\n\r\n", 2))
         .chain(times(b"HTTP/1.1 200 \r\n", 2))
         .map(reply)
         .collect();
     let probing = Probing::of(ProbeParameters { window: 8, ..QUICK }, 15).compat();
-    let records = records(&probing, turns);
-    let expected = [vec!["4---X-RH"; 8], vec!["4---X-R-"; 5], vec!["4---X-RH"; 2]].concat();
-    assert_eq!(bits(&records), expected);
-    let good: Vec<u32> = records.iter().map(|record| record.good).collect();
-    assert_eq!(good, [3, 4, 5, 6, 7, 8, 8, 8, 7, 6, 5, 4, 3, 3, 3]);
+    for (place, good, bad) in
+        [(Place::Ipv4, "4---X-RH", "4---X-R-"), (Place::Unix, "--U-X-RH", "--U-X-R-")]
+    {
+        let records = records_at(place, &probing, turns.clone());
+        assert_eq!(bits(&records), [vec![good; 8], vec![bad; 5], vec![good; 2]].concat());
+        let good: Vec<u32> = records.iter().map(|record| record.good).collect();
+        assert_eq!(good, [3, 4, 5, 6, 7, 8, 8, 8, 7, 6, 5, 4, 3, 3, 3]);
+    }
 }
 
 #[test]
@@ -201,10 +241,33 @@ fn s00002_two_bad_answers_over_http_1_0_make_a_window_of_two_sick() {
 fn v00014_two_of_three_good_from_nothing_take_two_good_probes() {
     let parameters = ProbeParameters { window: 3, threshold: 2, initial: 0, ..QUICK };
     for probing in [Probing::of(parameters, 3).compat(), Probing::of(parameters, 3)] {
-        let records = records(&probing, vec![reply(OK)]);
-        assert_eq!(states(&records), ["Still sick", "Went healthy", "Still healthy"]);
-        let counts: Vec<_> =
-            records.iter().map(|all| (all.good, all.threshold, all.window)).collect();
-        assert_eq!(counts, [(1, 2, 3), (2, 2, 3), (3, 2, 3)]);
+        for place in [Place::Ipv4, Place::Unix] {
+            let records = records_at(place, &probing, vec![reply(OK)]);
+            assert_eq!(states(&records), ["Still sick", "Went healthy", "Still healthy"]);
+            let counts: Vec<_> =
+                records.iter().map(|all| (all.good, all.threshold, all.window)).collect();
+            assert_eq!(counts, [(1, 2, 3), (2, 2, 3), (3, 2, 3)]);
+        }
     }
+}
+
+#[test]
+fn d00007_backend_with_initial_at_its_threshold_is_healthy_before_its_first_poll() {
+    // The first poll fails: two of the last three are still good, the two that were assumed.
+    let parameters =
+        ProbeParameters { window: 3, threshold: 2, initial: 2, timeout_ms: 500, ..QUICK };
+    let turns = vec![vec![Step::AwaitRequest], reply(OK)];
+    let records = records(&Probing::of(parameters, 2).compat(), turns);
+    let states: Vec<_> = records.iter().map(|record| record.state.as_str()).collect();
+    assert_eq!(states, ["healthy", "healthy"]);
+    assert_eq!(bits(&records), ["4---X---", "4---X-RH"]);
+}
+
+#[test]
+fn r02872_last_field_of_a_record_is_the_quoted_text() {
+    let turns = vec![reply(b"HTTP/1.1 200 very good\r\n\r\n")];
+    let records = records(&Probing::of(QUICK, 1).compat(), turns);
+    assert_eq!(states(&records), ["Went healthy"]);
+    // Blanks in it: it is one field all the same.
+    assert_eq!(records[0].text, "HTTP/1.1 200 very good");
 }

@@ -99,15 +99,19 @@ pub(crate) fn average(name: &str, records: &[HealthRecord], mut rate: u32) {
     }
 }
 
-/// `exceeded by 0.001s` as `exceeded by Ns`.
+/// `exceeded by 0.001s` as `exceeded by Ns`; how much came and how long ago likewise: a pause of the
+/// machine is a byte more or less.
 fn without_measured_time(text: &str) -> String {
     const BEFORE: &str = " exceeded by ";
-    match text.split_once(BEFORE) {
-        Some((before, time))
-            if time.strip_suffix('s').is_some_and(|time| time.parse::<f64>().is_ok()) =>
-        {
-            format!("{before}{BEFORE}Ns")
-        }
-        _ => text.to_owned(),
-    }
+    let Some((before, measured)) = text.split_once(BEFORE) else {
+        return text.to_owned();
+    };
+    let is_number = |word: &str| !word.is_empty() && word.parse::<f64>().is_ok();
+    let shown = |word: &str| match word.strip_suffix(':').unwrap_or(word).strip_suffix('s') {
+        Some(seconds) if is_number(seconds) => word.replace(seconds, "N"),
+        None if is_number(word) => "N".to_owned(),
+        _ => word.to_owned(),
+    };
+    let measured: Vec<String> = measured.split(' ').map(shown).collect();
+    format!("{before}{BEFORE}{}", measured.join(" "))
 }

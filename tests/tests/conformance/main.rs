@@ -1,6 +1,10 @@
 //! Conformance: varnishd and sickbay probe the same scripted server, and their records are compared
 //! one by one. In compat mode there must be no difference; in the default mode those, and only
 //! those, that the table of behaviours gives a reason for.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; the lint spares only the #[test] functions themselves"
+)]
 
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -16,6 +20,8 @@ mod behaviours;
 mod cases;
 /// When two records are the same.
 mod compare;
+/// The words of a running agent.
+mod live;
 /// `sickbay probe`, run for its records.
 mod sickbay;
 

@@ -29,8 +29,8 @@ pub(crate) struct Suite {
 enum Members {
     /// Those that need no privilege, and the examples in the documentation.
     Unprivileged,
-    /// The privileged program of this name.
-    Named(&'static str),
+    /// The privileged programs of these names.
+    Named(&'static [&'static str]),
     /// Privileged programs that no other suite names.
     OtherPrivileged,
     /// Those that run once more, under the oldest kernel that is supported.
@@ -55,25 +55,25 @@ pub(crate) const SUITES: [Suite; 7] = [
         name: "bad-input",
         what: "each mistake gets a clear line, and leaves nothing behind",
         budget: Duration::from_secs(120),
-        members: Members::Named("bad_input"),
+        members: Members::Named(&["bad_input"]),
     },
     Suite {
         name: "conformance",
         what: "probes as Varnish's own, record by record",
-        budget: Duration::from_secs(120),
-        members: Members::Named("conformance"),
+        budget: Duration::from_secs(240),
+        members: Members::Named(&["conformance", "vcl_compiler"]),
     },
     Suite {
         name: "end-to-end",
         what: "real servers die under load",
         budget: Duration::from_secs(300),
-        members: Members::Named("end_to_end"),
+        members: Members::Named(&["end_to_end", "real_servers"]),
     },
     Suite {
         name: "scale",
         what: "10,000 targets on one core",
         budget: Duration::from_secs(180),
-        members: Members::Named("scale"),
+        members: Members::Named(&["scale"]),
     },
     Suite {
         name: "kernel-6.1",
@@ -141,9 +141,11 @@ impl Suite {
         match self.members {
             Members::Unprivileged => !program.privileged,
             Members::OldestKernel => false,
-            Members::Named(name) => program.privileged && program.name == name,
+            Members::Named(names) => program.privileged && names.contains(&program.name.as_str()),
             Members::OtherPrivileged => {
-                let named = |suite: &Suite| matches!(suite.members, Members::Named(name) if name == program.name);
+                let named = |suite: &Suite| {
+                    matches!(suite.members, Members::Named(_)) && suite.has(program)
+                };
                 program.privileged && !SUITES.iter().any(named)
             }
         }
@@ -277,6 +279,8 @@ mod tests {
             "bad_input",
             "scale",
             "conformance",
+            "vcl_compiler",
+            "real_servers",
             "new_one",
         ] {
             let program = Program { name: name.to_owned(), privileged: true, path: "x".into() };

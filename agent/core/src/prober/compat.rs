@@ -3,9 +3,11 @@
 
 use super::{Nanos, Phase, Prober};
 use crate::command::{Malformed, Outcome};
-use crate::plan::{Compat, ProbeKind};
+use crate::plan::{Compat, Family, ProbeKind};
 use crate::reply::Judged;
 
+/// Linux's number.
+const EAGAIN: i32 = 11;
 /// Linux's number. The engine also gives it for a send that was cut short.
 const EPIPE: i32 = 32;
 
@@ -48,7 +50,15 @@ impl Prober {
 
     /// The deadline passed and what was in flight was cancelled.
     pub(super) fn on_deadline_passed(&mut self, slot: u32, phase: Phase) -> Outcome {
-        let waits = self.probe_of(slot).compat == Compat::Varnish { expect_close: false };
+        let compat = self.probe_of(slot).compat;
+        // A connect to a unix socket waits for room in its queue, and for nothing else. Varnish does
+        // not wait: the same failure, told at once.
+        let is_unix = self.targets[self.slots.target(slot) as usize].family() == Family::Unix;
+        let queues = is_unix && phase == Phase::Connect && compat.is_varnish();
+        if queues && !self.slots.is_late(slot) {
+            return Outcome::Failed { phase, errno: EAGAIN };
+        }
+        let waits = compat == Compat::Varnish { expect_close: false };
         // Of a loop so late that a timeout would say nothing, what did come says something.
         let known = !self.slots.is_late(slot) || self.slots.reply(slot).is_begun();
         if waits && phase == Phase::Receive && known {

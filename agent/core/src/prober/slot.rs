@@ -1,7 +1,7 @@
 //! The places of probes in flight, and what each wants done next.
 
 use super::answer::Banner;
-use crate::command::{Command, Outcome, Report};
+use crate::command::{Arrival, Command, Outcome, Report};
 use crate::plan::{Nanos, SlotIndex, TargetIndex};
 use crate::reply::Reply;
 use crate::response::Response;
@@ -66,6 +66,7 @@ struct Slot {
     target: u32,
     scheduled_ns: Nanos,
     started_ns: Nanos,
+    arrival: Arrival,
     response: Response,
     banner: Banner,
     /// The response of a probe that behaves as Varnish's.
@@ -85,6 +86,7 @@ impl Slots {
             target: 0,
             scheduled_ns: 0,
             started_ns: 0,
+            arrival: Arrival::default(),
             response: Response::new(false),
             banner: Banner::NEW,
             reply: Reply::NEW,
@@ -174,6 +176,7 @@ impl Slots {
         slot.stage = Stage::Flying;
         (slot.suspect, slot.expired, slot.late) = (suspect, false, false);
         (slot.target, slot.scheduled_ns, slot.started_ns) = (target, scheduled_ns, now);
+        slot.arrival = Arrival::default();
         slot.response = Response::new(head);
         slot.banner = Banner::NEW;
         slot.reply = Reply::NEW;
@@ -182,6 +185,15 @@ impl Slots {
         self.unexpired_count += 1;
         self.suspect_count += u32::from(suspect);
         index
+    }
+
+    /// So many bytes came; none when the peer closed.
+    pub(super) fn arrive(&mut self, index: u32, byte_count: u64, now: Nanos) {
+        let slot = &mut self.slots[index as usize];
+        if 0 < byte_count {
+            slot.arrival.byte_count += byte_count;
+            slot.arrival.last_ns = now.saturating_sub(slot.started_ns);
+        }
     }
 
     /// The slot's deadline passed. A receive that is still to be taken goes out all the same, the
@@ -219,6 +231,7 @@ impl Slots {
             target: TargetIndex(slot.target),
             outcome,
             line: if slot.reply.is_begun() { slot.reply.line() } else { slot.response.line() },
+            arrival: slot.arrival,
             scheduled_ns: slot.scheduled_ns,
             started_ns: slot.started_ns,
             duration_ns: now.saturating_sub(slot.started_ns),

@@ -93,6 +93,10 @@ impl Target {
         self.probe as usize
     }
 
+    pub(super) const fn family(&self) -> Family {
+        self.family
+    }
+
     /// The first of its judges, or [`judge::NONE`].
     pub(super) const fn judge_head(&self) -> u32 {
         self.judge_head

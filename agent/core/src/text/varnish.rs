@@ -73,15 +73,16 @@ pub(super) fn words(text: &OutcomeText, formatter: &mut fmt::Formatter<'_>) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{LocalFault, Malformed, StatusLine};
+    use crate::command::{Arrival, LocalFault, Malformed, StatusLine};
     use crate::plan::Compat;
 
     fn text(outcome: Outcome, line: &[u8]) -> String {
         let mut kept = StatusLine::EMPTY;
         line.iter().for_each(|&byte| kept.push(byte));
         let (timeout_ns, duration_ns) = (2_000_000_000, 2_001_600_000);
+        let arrival = Arrival { byte_count: line.len() as u64, last_ns: 1 };
         let compat = Compat::VARNISH;
-        OutcomeText { outcome, line: kept, timeout_ns, duration_ns, compat }.to_string()
+        OutcomeText { outcome, line: kept, arrival, timeout_ns, duration_ns, compat }.to_string()
     }
 
     #[test]

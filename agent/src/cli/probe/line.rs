@@ -78,13 +78,7 @@ impl<'a> Printer<'a> {
     pub(super) fn probe(&mut self, output: &mut impl Write, line: &Line) -> io::Result<()> {
         let target = line.report.target.0 as usize;
         let own = self.settings.of(target);
-        let text = OutcomeText {
-            outcome: line.report.outcome,
-            line: line.report.line,
-            timeout_ns: own.probing.timeout_ns,
-            duration_ns: line.report.duration_ns,
-            compat: own.compat,
-        };
+        let text = OutcomeText::of(&line.report, own.probing.timeout_ns, own.compat);
         let (threshold, window) = (own.probing.threshold, own.probing.window);
         let good = (line.registers[HAPPY] & low_bits(window)).count_ones();
         let bits = Bits(&line.registers).to_string();
@@ -177,9 +171,10 @@ impl<'a> Printer<'a> {
             }
             write!(
                 output,
-                "{}: {verdict}; {probes} probes: {good} good, {bad} bad, {indeterminate} not \
-                 counted; mean {mean:.3} ms, longest {longest:.3} ms",
-                self.names[target]
+                "{}: {verdict}; {}: {good} good, {bad} bad, {indeterminate} not counted; \
+                 mean {mean:.3} ms, longest {longest:.3} ms",
+                self.names[target],
+                if probes == 1 { "1 probe".to_owned() } else { format!("{probes} probes") },
             )?;
             if 0 < unprinted {
                 write!(output, "; {unprinted} not shown, the terminal was too slow")?;

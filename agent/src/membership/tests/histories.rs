@@ -10,11 +10,11 @@ use std::net::IpAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
-use sickbay_shared::abi::{MODE_DSR, Service, ServiceKey};
+use sickbay_shared::abi::{MODE_DSR, ON_SICK_REHASH, Service, ServiceKey};
 use sickbay_shared::model::frame::{ACK, Frame, SYN};
 use sickbay_shared::model::{Bytes, ModelTables};
 use sickbay_shared::packet::{PROTOCOL_TCP, PROTOCOL_UDP};
-use sickbay_shared::steer::{Outcome, decide};
+use sickbay_shared::steer::{Dropped, Outcome, Reason, decide};
 use sickbay_shared::tables::Bitmap;
 
 use super::*;
@@ -110,6 +110,7 @@ impl World {
                 slot_first: table * SLOTS,
                 slot_count: SLOTS,
                 mode: MODE_DSR,
+                on_sick_udp: ON_SICK_REHASH,
                 udp_idle_ns: UDP_IDLE,
                 ..Service::default()
             };
@@ -321,10 +322,11 @@ impl World {
         let source = (IpAddr::from([198, 51, 100, 1]), client);
         let destination = (IpAddr::from([192, 0, 2, 1]), 80);
         let frame = Frame { protocol, ..Frame::tcp(source, destination, flags) }.bytes();
-        let outcome = decide(&Bytes::new(&frame), &self.tables);
+        let outcome = decide(&Bytes::new(&frame), &self.tables, &self.tables);
         let Outcome::Steered(steered) = outcome else {
             // None is allowed: all are drained or leaving.
-            let none = matches!(outcome, Outcome::NoneTakesNew { .. });
+            let none =
+                matches!(outcome, Outcome::Dropped(Dropped { reason: Reason::NoneTakesNew, .. }));
             self.check(none, || format!("not steered: {outcome:?}"));
             return 0;
         };

@@ -7,7 +7,10 @@ use sickbay_tests::script::{Place, Step};
 use super::{CUT, FRAMED, Noise, OK, Row, WORDED, pause, scripted, send};
 
 const GOOD: &[(&str, &str)] = &[("4---X-RH", "HTTP/1.1 200 OK")];
-const READ_TIMEOUT: &[(&str, &str)] = &[("4---Xr--", "Read timeout 1.000s exceeded by Ns")];
+const SILENT: &[(&str, &str)] = &[("4---Xr--", "Read timeout 1.000s exceeded by Ns: no byte came")];
+const DRIPPED: &[(&str, &str)] =
+    &[("4---Xr--", "Read timeout 1.000s exceeded by Ns: N bytes came, the last Ns ago")];
+const RESET_LATE: &str = "an error says after how much of the response it came";
 const SPLIT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// When servers write.
@@ -29,12 +32,12 @@ pub(super) fn timing() -> Vec<Row> {
         ),
         scripted("slow", [Step::AwaitRequest, pause(300), send(OK)]),
         scripted("slow_to_close", [Step::AwaitRequest, send(OK), pause(300)]),
-        scripted("too_late", [Step::AwaitRequest, pause(1500), send(OK)])
-            .default(READ_TIMEOUT, WORDED),
-        scripted("silent", [Step::AwaitRequest, Step::Hold]).default(READ_TIMEOUT, WORDED),
-        scripted("never_reads", [pause(1500)]).default(READ_TIMEOUT, WORDED),
+        scripted("too_late", [Step::AwaitRequest, pause(1500), send(OK)]).default(SILENT, WORDED),
+        scripted("silent", [Step::AwaitRequest, Step::Hold]).default(SILENT, WORDED),
+        scripted("never_reads", [pause(1500)]).default(SILENT, WORDED),
         scripted("drips_too_long", [Step::AwaitRequest, Step::Drip(OK.to_vec(), tenth)])
-            .default(READ_TIMEOUT, WORDED),
+            .default(DRIPPED, WORDED)
+            .noise(Noise::Endless),
         scripted(
             "drips_headers",
             [
@@ -43,12 +46,13 @@ pub(super) fn timing() -> Vec<Row> {
                 Step::Drip(b"X-Drip: 0123456789\r\n\r\n".to_vec(), tenth),
             ],
         )
-        .default(READ_TIMEOUT, WORDED),
+        .default(DRIPPED, WORDED)
+        .noise(Noise::Endless),
         scripted(
             "status_then_silence",
             [Step::AwaitRequest, send(b"HTTP/1.1 200 OK\r\n"), Step::Hold],
         )
-        .default(READ_TIMEOUT, WORDED),
+        .default(DRIPPED, WORDED),
         scripted(
             "body_then_silence",
             [
@@ -57,7 +61,7 @@ pub(super) fn timing() -> Vec<Row> {
                 Step::Hold,
             ],
         )
-        .default(READ_TIMEOUT, WORDED),
+        .default(DRIPPED, WORDED),
     ]
 }
 
@@ -72,10 +76,18 @@ pub(super) fn breaking() -> Vec<Row> {
         scripted(
             "reset_after_status",
             [Step::AwaitRequest, send(b"HTTP/1.1 200 OK\r\n"), pause(50), Step::Reset],
+        )
+        .default(
+            &[("4---Xr--", "Read error 104 (Connection reset by peer) after 17 bytes")],
+            RESET_LATE,
         ),
         scripted(
             "reset_in_status",
             [Step::AwaitRequest, send(b"HTTP/1.1 2"), pause(50), Step::Reset],
+        )
+        .default(
+            &[("4---Xr--", "Read error 104 (Connection reset by peer) after 10 bytes")],
+            RESET_LATE,
         ),
         scripted(
             "reset_in_body",
@@ -85,6 +97,10 @@ pub(super) fn breaking() -> Vec<Row> {
                 pause(50),
                 Step::Reset,
             ],
+        )
+        .default(
+            &[("4---Xr--", "Read error 104 (Connection reset by peer) after 44 bytes")],
+            RESET_LATE,
         ),
         scripted("reset_after_answer", [Step::AwaitRequest, send(OK), pause(50), Step::Reset])
             .default(GOOD, FRAMED),
@@ -165,5 +181,18 @@ pub(super) fn places() -> Vec<Row> {
         nowhere("refused", Place::Closed),
         nowhere("black_hole", Place::Full)
             .default(&[("--------", "Open timeout 1.000s exceeded by Ns")], WORDED),
+        at("unix_ok", Place::Unix, OK),
+        at("unix_sick", Place::Unix, b"HTTP/1.1 503 X\r\n\r\n"),
+        at("unix_empty", Place::Unix, b""),
+        at("unix_cut", Place::Unix, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+            .default(&[("--U-Xr--", "Truncated response after: HTTP/1.1 200 OK")], CUT),
+        Row::new("unix_silent", Place::Unix, vec![vec![Step::AwaitRequest, Step::Hold]])
+            .default(&[("--U-Xr--", "Read timeout 1.000s exceeded by Ns: no byte came")], WORDED),
+        Row::new("unix_closed_unread", Place::Unix, vec![vec![Step::AwaitUnread]]),
+        nowhere("unix_missing", Place::UnixMissing),
+        nowhere("unix_full", Place::UnixFull).default(
+            &[("--------", "Open timeout 1.000s exceeded by Ns")],
+            "room in its queue is waited for until the deadline",
+        ),
     ]
 }

@@ -33,13 +33,7 @@ fn records(name: &str, family: Family, compat: Compat, peers: &[Peer]) -> Vec<St
             window: 4,
             last_ns: history.last_ns,
             average_s: history.average_s,
-            text: report.map(|report| OutcomeText {
-                outcome: report.outcome,
-                line: report.line,
-                timeout_ns: 500 * MS,
-                duration_ns: report.duration_ns,
-                compat,
-            }),
+            text: report.map(|report| OutcomeText::of(report, 500 * MS, compat)),
         };
         record.to_string()
     };
@@ -271,4 +265,17 @@ fn assumed_results_weigh_on_the_average_at_most_as_three() {
         let history = sim.prober().history(TargetIndex(0));
         assert!((history.average_s - average_s).abs() < 1e-12, "{initial}: {}", history.average_s);
     }
+}
+
+/// Over TCP the same peer is a black hole; Varnish's words for the full queue are those of a connect
+/// that does not wait.
+#[test]
+fn unix_socket_whose_queue_stays_full_has_no_room() {
+    let full = Peer::new(Behaviour::BlackHole);
+    let record = records("b", Family::Unix, VARNISH, &[full]).remove(2);
+    assert_eq!(
+        record,
+        "b Still sick -------- 2 3 4 0.000000 0.000000 \
+         \"Open error 11 (Resource temporarily unavailable)\""
+    );
 }

@@ -95,3 +95,21 @@ fn r02976_short_interval_is_not_starved_by_a_long_one() {
     // Its first probe, and its grid's slot if that falls within this hour.
     assert!((1..=2).contains(&log.starts_of(1).len()));
 }
+
+/// r02976: a probe with a short interval is not starved by one that waits a day, both in one
+/// prober. Two places in flight: the dead one takes its whole timeout in one of them.
+#[test]
+fn probe_each_second_is_not_starved_by_a_dead_one_each_day() {
+    const DAY: Nanos = 24 * 3600 * SECOND;
+    let mut plan = plan(2, window(2, 1), 0, http(SECOND, 500 * MS), 2);
+    plan.probes.push(http(DAY, 3600 * SECOND));
+    plan.targets[1].probe = ProbeIndex(1);
+    let mut sim = Sim::new(&plan, 1, START);
+    sim.set_peer(TargetIndex(1), Peer::new(Behaviour::BlackHole));
+    let log = Log::run(&mut sim, START + 2 * DAY);
+    let quick = log.starts_of(0);
+    assert_eq!(quick.len() as u64, 2 * DAY / SECOND, "each second of two days");
+    let gaps = quick.windows(2).map(|pair| pair[1] - pair[0]);
+    assert_eq!(gaps.max(), Some(SECOND));
+    assert_eq!(log.starts_of(1).len(), 2, "and the other each day");
+}
