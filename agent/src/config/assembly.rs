@@ -10,8 +10,11 @@ use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 
 use super::pools::DraftPool;
 use super::problem::Report;
-use super::question::request_bytes;
+use super::question::{REQUESTS_BYTES_MAX, request_bytes};
 use crate::fleet::{Backend, CloseMode, Pool, Probe, SocketOptions, Target};
+
+/// Pairs of a backend and a probe that judges it, all pools together: each may be a target.
+const JUDGES_MAX: u64 = 2 * BACKENDS_MAX as u64;
 
 /// Pools, backends and targets with their indices.
 pub(super) struct Assembled {
@@ -28,6 +31,10 @@ pub(super) fn assemble(
     report: &mut Report<'_>,
 ) -> Assembled {
     let words = place_words(&drafts, report);
+    check_judges(&drafts, report);
+    if report.has_errors() {
+        return Assembled { targets: Vec::new(), pools: Vec::new(), backends: Vec::new() };
+    }
     let backend_count = drafts.iter().map(|draft| draft.members.len()).sum();
     let mut targets = Targets::new(probes, backend_count);
     let mut pools = Vec::with_capacity(drafts.len());
@@ -63,7 +70,28 @@ pub(super) fn assemble(
             word_count,
         });
     }
+    if targets.request_bytes.is_none() {
+        let problem = format!(
+            "the requests of all targets together have more than {} MiB",
+            REQUESTS_BYTES_MAX >> 20
+        );
+        report.error(&["probe".into()], problem, "write shorter ones, or use fewer backends");
+    }
     Assembled { targets: targets.list, pools, backends }
+}
+
+/// A pool of many probes is many targets for each of its backends.
+fn check_judges(drafts: &[DraftPool], report: &mut Report<'_>) {
+    let judges =
+        |draft: &DraftPool| draft.members.len() as u64 * (1 + draft.more_probes.len() as u64);
+    let count: u64 = drafts.iter().map(judges).sum();
+    if JUDGES_MAX < count {
+        let problem = format!(
+            "all pools together have {count} pairs of a backend and its probe; {JUDGES_MAX} are \
+             the most"
+        );
+        report.error(&["pool".into()], problem, "use fewer probes in the pools of many backends");
+    }
 }
 
 /// The Host header when none is given: the address, IPv6 in brackets, and the port unless 80
@@ -116,6 +144,8 @@ struct Targets<'p> {
     alike: Vec<usize>,
     list: Vec<Target>,
     by_identity: HashMap<u128, usize>,
+    /// Bytes of all requests that may still be had; `None` when there were more.
+    request_bytes: Option<usize>,
 }
 
 impl<'p> Targets<'p> {
@@ -131,7 +161,8 @@ impl<'p> Targets<'p> {
             })
             .collect();
         let by_identity = HashMap::with_capacity(capacity);
-        Self { probes, alike, list: Vec::with_capacity(capacity), by_identity }
+        let list = Vec::with_capacity(capacity);
+        Self { probes, alike, list, by_identity, request_bytes: Some(REQUESTS_BYTES_MAX) }
     }
 
     /// The target at `address` as `probe` asks it, or with a request of its own.
@@ -142,6 +173,8 @@ impl<'p> Targets<'p> {
             request_bytes(spec, &host.unwrap_or_else(|| default_host(address)))
         };
         let bytes = own.unwrap_or_else(made);
+        // Behind the most no more are kept: all of it is refused.
+        let bytes = if self.request_bytes.is_some() { bytes } else { Vec::new() };
         let mut identity = identity(address, &bytes);
         let mut told_apart = bytes.clone();
         while let Some(&known) = self.by_identity.get(&identity) {
@@ -155,6 +188,7 @@ impl<'p> Targets<'p> {
             told_apart.extend(distinction(spec));
             identity = self::identity(address, &told_apart);
         }
+        self.request_bytes = self.request_bytes.and_then(|left| left.checked_sub(bytes.len()));
         let index = self.list.len();
         self.by_identity.insert(identity, index);
         self.list.push(Target { identity, address, request: bytes, probe, initial: spec.initial });

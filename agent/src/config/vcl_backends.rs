@@ -5,6 +5,7 @@ use std::path::Path;
 use super::name;
 use super::pools::{Member, Origin};
 use super::problem::ConfigError;
+use super::question::{REQUEST_BYTES_MAX, REQUESTS_BYTES_MAX};
 use super::settings::{ProbeSettings, StatusSetting, TimeText};
 use crate::vcl::{self, Backend, Parameters, Question, Vcl};
 
@@ -29,6 +30,7 @@ pub(super) fn take(path: &Path, has_probe: bool) -> Result<Taken, Refusal> {
     let parameters = if has_probe { None } else { Some(shared_parameters(&vcl)?) };
     let default = Parameters::default();
     let mut members = Vec::with_capacity(vcl.backends.len());
+    let mut left = REQUESTS_BYTES_MAX;
     for backend in &vcl.backends {
         if let Some(fault) = name::backend_fault(&backend.name) {
             return Err(unfit(backend, &fault));
@@ -36,6 +38,16 @@ pub(super) fn take(path: &Path, has_probe: bool) -> Result<Taken, Refusal> {
         let probed = backend.probed(parameters.as_ref().unwrap_or(&default));
         let (address, request) = probed.map_err(|why| unfit(backend, &why))?;
         let request = parameters.is_some().then_some(request);
+        let length = request.as_ref().map_or(0, Vec::len);
+        if REQUEST_BYTES_MAX < length || left < length {
+            let why = format!(
+                "its request has {length} bytes; {REQUEST_BYTES_MAX} are the most, and {} MiB for \
+                 all together",
+                REQUESTS_BYTES_MAX >> 20
+            );
+            return Err(unfit(backend, &why));
+        }
+        left -= length;
         let name = Some(backend.name.clone());
         members.push(Member {
             name,
