@@ -214,7 +214,7 @@ fn output(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Option<St
     output.status.success().then(|| text.trim().to_owned())
 }
 
-fn workspace_directory() -> &'static Path {
+pub(crate) fn workspace_directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 

@@ -8,6 +8,8 @@ mod cargo;
 mod ci;
 /// `cargo xtask demo`: one death and one return, seen from a client.
 mod demo;
+/// `cargo xtask fuzz`: parsers under libFuzzer, the corpus kept.
+mod fuzz;
 /// What runs as process 1 of a private environment.
 mod inside;
 /// What the machine must have, installed through apt.
@@ -35,6 +37,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Run every test, those that need a kernel included; or the named suites
     Test(test::Arguments),
+    /// Fuzz the parsers, and keep the corpus that the unit suite replays
+    Fuzz(fuzz::Arguments),
     /// What CI runs: format, lint, then every test
     Ci,
     /// The second half of other commands, as process 1 of a private environment
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Command::BuildEbpf => build_ebpf::run().map(|()| ExitCode::SUCCESS),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Ci => ci::run(),
         Command::Inside(command) => inside::run(&command),
     };

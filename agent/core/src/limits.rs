@@ -4,7 +4,8 @@
 pub const WINDOW_MAX: u8 = 64;
 /// Bytes of a status line that are kept for texts (Varnish keeps 127 and a NUL).
 pub const STATUS_LINE_BYTES_MAX: usize = 127;
-/// Bytes of one header line, and of one chunk-size line, that are read; longer ones are a failure.
+/// Bytes of one header line, and of one chunk-size line, that are read, LF included; longer ones are
+/// a failure.
 pub const LINE_BYTES_MAX: usize = 8192;
 /// Bytes of a response that are read at most; a longer body is cut by closing, and judged by its
 /// status.

@@ -72,15 +72,19 @@ pub fn run(arguments: &CheckArgs) -> anyhow::Result<ExitCode> {
 
 fn check_vcl(arguments: &CheckArgs, path: &Path) -> anyhow::Result<ExitCode> {
     let mut findings = VclFindings::default();
-    match vcl::load(path) {
+    let read = vcl::load(path);
+    match &read {
         Ok(vcl) => {
-            findings.listing = Some(Listing::of(&vcl));
-            findings.warnings = vcl.warnings;
+            findings.listing = Some(Listing::of(vcl));
+            findings.warnings.clone_from(&vcl.warnings);
             let unused =
                 if arguments.allow_unused { &mut findings.warnings } else { &mut findings.errors };
-            unused.extend(vcl.unused);
+            unused.extend_from_slice(&vcl.unused);
         }
-        Err(bad) => (findings.errors, findings.warnings) = (bad.errors, bad.warnings),
+        Err(bad) => {
+            findings.errors.clone_from(&bad.errors);
+            findings.warnings.clone_from(&bad.warnings);
+        }
     }
     match arguments.output {
         OutputFormat::Text => {
@@ -112,12 +116,12 @@ fn tell(errors: &[Problem], warnings: &[Problem]) {
 }
 
 #[derive(Default, Serialize)]
-struct VclFindings {
+struct VclFindings<'v> {
     errors: Vec<Problem>,
     warnings: Vec<Problem>,
     /// Nothing when the VCL could not be read to its end.
     #[serde(flatten)]
-    listing: Option<Listing>,
+    listing: Option<Listing<'v>>,
 }
 
 #[derive(Serialize)]

@@ -90,9 +90,13 @@ pub fn write_text(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
 ///
 /// The output cannot be written.
 pub fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(value).context("cannot write JSON")?;
-    text.push('\n');
-    write_text(out, &text)
+    // In pieces as it is made: what is shown of a large VCL need not fit the memory.
+    let mut out = io::BufWriter::new(out);
+    let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
+    match written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write JSON"),
+    }
 }
 
 /// `text` with every character that is not printable ASCII made visible; backslash and quote stay.

@@ -9,11 +9,14 @@ use sickbay_core::plan::{Compat, Pace, ProbeKind};
 use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 
 use super::judging::Judges;
-use super::pools::DraftPool;
+use super::pools::{DraftPool, Member};
 use super::problem::{Report, Step};
-use super::question::request_bytes;
+use super::question::{REQUESTS_BYTES_MAX, request_bytes};
 use crate::address::Address;
 use crate::fleet::{Backend, CloseMode, Judged, Pool, Probe, ProxyHeader, SocketOptions, Target};
+
+/// Pairs of a backend and a probe that judges it, all pools together: each may be a target.
+const JUDGES_MAX: u64 = 2 * BACKENDS_MAX as u64;
 
 /// Pools, backends and targets with their indices.
 pub(super) struct Assembled {
@@ -30,6 +33,10 @@ pub(super) fn assemble(
     report: &mut Report<'_>,
 ) -> Assembled {
     let words = place_words(&drafts, report);
+    check_judges(&drafts, report);
+    if report.has_errors() {
+        return Assembled { targets: Vec::new(), pools: Vec::new(), backends: Vec::new() };
+    }
     let backend_count = drafts.iter().map(|draft| draft.members.len()).sum();
     let mut targets = Targets::new(probes, backend_count);
     let mut pools = Vec::with_capacity(drafts.len());
@@ -74,6 +81,13 @@ pub(super) fn assemble(
         });
     }
     check_sockets(&targets.list, probes, report);
+    if targets.request_bytes.is_none() {
+        let problem = format!(
+            "the requests of all targets together have more than {} MiB",
+            REQUESTS_BYTES_MAX >> 20
+        );
+        report.error(&["probe".into()], problem, "write shorter ones, or use fewer backends");
+    }
     Assembled { targets: targets.list, pools, backends }
 }
 
@@ -90,6 +104,28 @@ fn check_sockets(targets: &[Target], probes: &[Probe], report: &mut Report<'_>) 
         }
         told[target.probe] = true;
     }
+}
+
+/// A pool of many probes is many targets for each of its backends.
+fn check_judges(drafts: &[DraftPool], report: &mut Report<'_>) {
+    let count: u64 = drafts.iter().map(judge_count).sum();
+    if JUDGES_MAX < count {
+        let problem = format!(
+            "all pools together have {count} pairs of a backend and its probe; {JUDGES_MAX} are \
+             the most"
+        );
+        report.error(&["pool".into()], problem, "use fewer probes in the pools of many backends");
+    }
+}
+
+/// Pairs of one of the pool's backends and a probe that judges it.
+fn judge_count(draft: &DraftPool) -> u64 {
+    let of = |member: &Member| match &member.judges {
+        Judges::Pool => draft.probes.len(),
+        Judges::Own(probes) => probes.len(),
+        Judges::Vcl { .. } => 1,
+    };
+    draft.members.iter().map(of).sum::<usize>() as u64
 }
 
 /// The Host header when none is given: the address, IPv6 in brackets, and the port unless 80
@@ -145,6 +181,8 @@ struct Targets<'p> {
     alike: Vec<usize>,
     list: Vec<Target>,
     by_identity: HashMap<u128, usize>,
+    /// Bytes of all requests that may still be had; `None` when there were more.
+    request_bytes: Option<usize>,
 }
 
 impl<'p> Targets<'p> {
@@ -161,7 +199,8 @@ impl<'p> Targets<'p> {
             })
             .collect();
         let by_identity = HashMap::with_capacity(capacity);
-        Self { probes, alike, list: Vec::with_capacity(capacity), by_identity }
+        let list = Vec::with_capacity(capacity);
+        Self { probes, alike, list, by_identity, request_bytes: Some(REQUESTS_BYTES_MAX) }
     }
 
     /// The target at `address` as `probe` asks it, or with a request of its own.
@@ -172,6 +211,8 @@ impl<'p> Targets<'p> {
             request_bytes(spec, &host.unwrap_or_else(|| default_host(address)))
         };
         let bytes = own.unwrap_or_else(made);
+        // Behind the most no more are kept: all of it is refused.
+        let bytes = if self.request_bytes.is_some() { bytes } else { Vec::new() };
         let mut identity = identity(address, &bytes);
         let mut told_apart = bytes.clone();
         while let Some(&known) = self.by_identity.get(&identity) {
@@ -185,6 +226,7 @@ impl<'p> Targets<'p> {
             told_apart.extend(distinction(spec));
             identity = self::identity(address, &told_apart);
         }
+        self.request_bytes = self.request_bytes.and_then(|left| left.checked_sub(bytes.len()));
         let index = self.list.len();
         self.by_identity.insert(identity, index);
         let (address, initial) = (address.clone(), spec.initial);

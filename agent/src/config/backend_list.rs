@@ -10,8 +10,8 @@ use super::name;
 use super::problem::{nearest, quoted};
 use crate::address::Address;
 
-/// Bytes of a configuration file or a list; more is a mistake (a device, a log).
-pub(super) const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a list; more is a mistake (a device, a log). A line for each of the most backends fits.
+pub(super) const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// Largest weight.
 pub(super) const WEIGHT_MAX: i64 = 1000;
@@ -36,12 +36,12 @@ pub(super) struct ListFault {
     pub(super) fault: Fault,
 }
 
-/// The text of a file.
+/// The text of a file of at most `bytes_max` bytes.
 ///
 /// # Errors
 ///
 /// What the system says, with the errno; or that the file is too large or not UTF-8.
-pub(super) fn read(path: &Path) -> Result<String, Fault> {
+pub(super) fn read(path: &Path, bytes_max: u64) -> Result<String, Fault> {
     let unreadable = |error: std::io::Error| {
         let mend = match error.kind() {
             std::io::ErrorKind::NotFound => "name a file that exists",
@@ -52,9 +52,9 @@ pub(super) fn read(path: &Path) -> Result<String, Fault> {
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if FILE_BYTES_MAX < bytes.len() as u64 {
-        let problem = format!("is larger than {} MiB", FILE_BYTES_MAX >> 20);
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes_max < bytes.len() as u64 {
+        let problem = format!("is larger than {} MiB", bytes_max >> 20);
         return Err((problem, "name the right file, or split it".to_owned()));
     }
     String::from_utf8(bytes).map_err(|error| {

@@ -1,5 +1,7 @@
 //! Who judges a member of a pool: the pool's probes, its own, those of the pool's VCL, or nobody.
 
+use std::collections::HashSet;
+
 use super::problem::{Report, Step, nearest, quoted};
 use super::settings::ProbeNames;
 
@@ -39,13 +41,17 @@ pub(super) fn named(
         report.error(place, "the list of probes is empty", mend);
     }
     let mut found = Vec::with_capacity(names.len());
+    let mut known = HashSet::new();
     for name in names {
+        if report.is_full() {
+            break;
+        }
         match probes.binary_search(&name.as_str()) {
             _ if name == NONE => {
                 let problem = "\"none\" stands beside a probe";
                 report.error(place, problem, "write probe = \"none\", or remove \"none\"");
             }
-            Ok(probe) if found.contains(&probe) => {
+            Ok(probe) if !known.insert(probe) => {
                 let problem = format!("{} is named twice", quoted(name));
                 report.error(place, problem, "remove one of the two");
             }

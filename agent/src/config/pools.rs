@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use sickbay_shared::limits::POOL_BACKENDS_MAX;
+use sickbay_shared::limits::{BACKENDS_MAX, POOL_BACKENDS_MAX};
 
-use super::backend_list::{self, WEIGHT_MAX};
+use super::backend_list::{self, LIST_BYTES_MAX, WEIGHT_MAX};
 use super::endpoint;
 use super::judging::{self, Judges};
 use super::name;
@@ -67,14 +67,29 @@ pub(super) fn validate(
     report: &mut Report<'_>,
 ) -> Vec<DraftPool> {
     let probes: Vec<&str> = settings.probe.keys().map(String::as_str).collect();
-    settings
-        .pool
-        .iter()
-        .map(|(name, pool)| {
-            let draft = Draft { name, pool, report, members: Vec::new(), list: String::new() };
-            draft.validate(&probes, directory)
-        })
-        .collect()
+    let mut drafts: Vec<DraftPool> = Vec::with_capacity(settings.pool.len());
+    let mut count = 0;
+    for (name, pool) in &settings.pool {
+        if report.is_full() {
+            break;
+        }
+        let draft = Draft { name, pool, report, members: Vec::new(), list: String::new() };
+        drafts.push(draft.validate(&probes, directory));
+        count += drafts.last().map_or(0, |draft| draft.members.len());
+        // A range is a few bytes: were all of them carried out, a page of them would fill memory.
+        if BACKENDS_MAX as usize <= count.saturating_sub(1) {
+            let problem = format!(
+                "the pools up to this one have {count} backends; {BACKENDS_MAX} are the most"
+            );
+            report.error(
+                &["pool".into(), name.as_str().into()],
+                problem,
+                "use fewer or smaller pools",
+            );
+            break;
+        }
+    }
+    drafts
 }
 
 struct Draft<'a, 'r, 's> {
@@ -196,7 +211,7 @@ impl<'a> Draft<'a, '_, '_> {
         let place = self.at("backends_file");
         let path = directory.join(file);
         self.list = super::shown(&path);
-        let text = match backend_list::read(&path) {
+        let text = match backend_list::read(&path, LIST_BYTES_MAX) {
             Ok(text) => text,
             Err((problem, mend)) => {
                 self.report.error(&place, format!("{} {problem}", self.list), mend);

@@ -5,6 +5,7 @@ use sickbay_core::limits::{
     INTERVAL_NS_MAX, INTERVAL_NS_MIN, TIMEOUT_NS_MAX, TIMEOUT_NS_MIN, WINDOW_MAX,
 };
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeSpec, Rule};
+use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 
 use super::problem::{Report, Step, quoted};
 use super::question::Question;
@@ -21,9 +22,24 @@ const RISE_DEFAULT: u8 = 2;
 /// More would let a probe meet the next one.
 const JITTER_PERCENT_MAX: u8 = 50;
 
+/// Probes one instance can have: as many as pools, which take a word of the bitmap at least.
+const PROBES_MAX: usize = (BACKENDS_MAX / WORD_BACKENDS) as usize;
+
 /// Every probe, in the order of names; what is wrong is reported and stands at its default.
 pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Probe> {
-    settings.probe.iter().map(|(name, probe)| validate_one(name, probe, report)).collect()
+    let count = settings.probe.len();
+    if PROBES_MAX < count {
+        let problem = format!("there are {count} probes; {PROBES_MAX} are the most");
+        report.error(&["probe".into()], problem, "let pools share them");
+    }
+    let mut probes = Vec::with_capacity(count);
+    for (name, probe) in &settings.probe {
+        if report.is_full() {
+            break;
+        }
+        probes.push(validate_one(name, probe, report));
+    }
+    probes
 }
 
 /// One probe; what is wrong is reported and stands at its default.

@@ -9,6 +9,8 @@ use super::source::Source;
 
 /// Problems that are shown; a file of garbage need not scroll the screen away.
 const SHOWN_MAX: usize = 100;
+/// Errors after which no more are looked for: a file of garbage need not fill the memory either.
+pub(super) const ERRORS_MAX: usize = 500;
 
 /// One thing that is wrong, or that will disappoint.
 ///
@@ -64,7 +66,10 @@ impl fmt::Display for ConfigError {
         }
         match self.errors.len().saturating_sub(SHOWN_MAX) {
             0 => Ok(()),
-            more => write!(f, "\nand {more} more errors; mend these first"),
+            more => {
+                let stop = if self.errors.len() < ERRORS_MAX { "" } else { ", perhaps others" };
+                write!(f, "\nand {more} more errors{stop}; mend these first")
+            }
         }
     }
 }
@@ -111,6 +116,9 @@ impl<'s> Report<'s> {
         problem: impl Into<String>,
         mend: impl Into<String>,
     ) {
+        if self.is_full() {
+            return;
+        }
         let offset = self.source.offset(place);
         self.error_at_offset(offset, place, problem, mend);
     }
@@ -123,6 +131,9 @@ impl<'s> Report<'s> {
         problem: impl Into<String>,
         mend: impl Into<String>,
     ) {
+        if self.is_full() {
+            return;
+        }
         let problem = self.problem(offset, place, problem.into(), mend.into());
         self.marred.insert(problem.path.clone());
         self.errors.push(problem);
@@ -130,6 +141,9 @@ impl<'s> Report<'s> {
 
     /// An error that does not stand in the configuration file itself.
     pub(super) fn error_elsewhere(&mut self, problem: Problem) {
+        if self.is_full() {
+            return;
+        }
         self.marred.insert(problem.path.clone());
         self.errors.push(problem);
     }
@@ -158,6 +172,11 @@ impl<'s> Report<'s> {
 
     pub(super) fn has_errors(&self) -> bool {
         !self.errors.is_empty()
+    }
+
+    /// Whether there are so many errors that no more are kept: whoever looks for them may stop.
+    pub(super) fn is_full(&self) -> bool {
+        ERRORS_MAX <= self.errors.len()
     }
 
     /// The line that the value at `place` stands on.
@@ -200,7 +219,8 @@ impl<'s> Report<'s> {
     }
 }
 
-/// The path as an operator would write it: `pool.web.backends[3]`, odd keys quoted and escaped.
+/// The path as an operator would write it: `pool.web.backends[3]`, odd keys quoted and escaped,
+/// long ones cut.
 pub(super) fn dotted(place: &[Step<'_>]) -> String {
     let mut path = String::new();
     for step in place {
@@ -211,7 +231,7 @@ pub(super) fn dotted(place: &[Step<'_>]) -> String {
                     path.push('.');
                 }
                 let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-                if !key.is_empty() && key.chars().all(bare) {
+                if (1..=QUOTED_MAX).contains(&key.len()) && key.chars().all(bare) {
                     path.push_str(key);
                 } else {
                     path.push_str(&quoted(key));
@@ -222,13 +242,15 @@ pub(super) fn dotted(place: &[Step<'_>]) -> String {
     path
 }
 
+/// Characters of a text that are shown of it.
+const QUOTED_MAX: usize = 80;
+
 /// Text from a file in quotes, escaped, and cut when it is long: it cannot break the line or move
 /// the cursor of a terminal.
 pub(crate) fn quoted(text: &str) -> String {
-    const CHARACTERS_MAX: usize = 80;
     let mut shown = String::from("\"");
     for (index, character) in text.chars().enumerate() {
-        if index == CHARACTERS_MAX {
+        if index == QUOTED_MAX {
             shown.push('…');
             break;
         }
@@ -240,9 +262,16 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// The known name that `name` may be a slip of.
 pub(super) fn slip_of<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    // Names are short and few; what compares each with each must not take long where they are not.
+    const CANDIDATES_MAX: usize = 1000;
+    if QUOTED_MAX < name.len() {
+        return None;
+    }
     let distance_max = name.chars().count() / 3 + 1;
     known
         .into_iter()
+        .take(CANDIDATES_MAX)
+        .filter(|candidate| candidate.len() <= QUOTED_MAX)
         .map(|candidate| (strsim::osa_distance(name, candidate), candidate))
         .filter(|(distance, _)| *distance <= distance_max)
         .min()

@@ -12,6 +12,12 @@ use crate::fleet::{Probe, ProxyHeader, Request};
 
 /// Most bytes of a response that may be asked for.
 const BODY_BYTES_MAX: i64 = 16 << 20;
+/// Most bytes of one request, what is sent by a tcp probe included. Servers take 8 to 32 KiB of
+/// headers.
+pub(super) const REQUEST_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of the requests of all targets, each of which has its own. The most backends, asked as
+/// usual, have half of it.
+pub(super) const REQUESTS_BYTES_MAX: usize = 512 << 20;
 
 /// What is read.
 pub(super) struct Answer {
@@ -132,6 +138,7 @@ impl<'a> Question<'a, '_, '_> {
             None => ProbeKind::Tcp,
         };
         let send = settings.send.clone().unwrap_or_default().into_bytes();
+        self.check_length(&["send"], send.len());
         Answer { kind, request: None, send, proxy_header }
     }
 
@@ -170,6 +177,10 @@ impl<'a> Question<'a, '_, '_> {
         for line in &settings.headers {
             self.check_header_line(line);
         }
+        let given = [&settings.url, &settings.host, &settings.body];
+        let texts = given.into_iter().flatten().chain(&settings.headers).chain(&settings.request);
+        let length = texts.map(|text| text.len() + "\r\n".len()).sum();
+        self.check_length(&["request", "body", "headers", "url", "host"], length);
         Request {
             method: settings.method.unwrap_or_default().name().to_owned(),
             url: self.url(),
@@ -177,6 +188,16 @@ impl<'a> Question<'a, '_, '_> {
             headers: settings.headers.clone(),
             body: settings.body.clone(),
             raw: settings.request.clone(),
+        }
+    }
+
+    /// Reports a request of more bytes than one may have, at its probe.
+    fn check_length(&mut self, what: &[&str], length: usize) {
+        if REQUEST_BYTES_MAX < length {
+            let problem =
+                format!("what is sent has {length} bytes; {REQUEST_BYTES_MAX} are the most");
+            let mend = format!("shorten {}", what.join(", "));
+            self.report.error(&["probe".into(), self.name.into()], problem, mend);
         }
     }
 

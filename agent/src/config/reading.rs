@@ -4,14 +4,20 @@
 //! Serde stops at its first error. So the parsed tree is compared with the settings' schema first;
 //! what does not fit is reported with its place and taken out, and serde reads the rest.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{ConfigError, Problem, Report, Step, nearest, quoted, slip_of};
+use super::Lines;
+use super::problem::{ConfigError, ERRORS_MAX, Problem, Report, Step, nearest, quoted, slip_of};
 use super::settings::Settings;
 use super::shape::{Shape, choices, schema};
-use super::source::{Lines, Source};
+use super::source::Source;
+
+/// What the settings look like: made once, because it is larger than most files.
+static SCHEMA: LazyLock<serde_json::Value> = LazyLock::new(schema);
 
 /// The parsed text under its name.
 ///
@@ -23,12 +29,13 @@ pub(super) fn parse<'s>(name: &str, text: &'s str) -> Result<Source<'s>, ConfigE
     if errors.is_empty() {
         return Ok(Source::new(name.to_owned(), text, tree.into_inner()));
     }
-    let lines = Lines::new(text);
+    let lines = Lines::new(text.as_bytes());
     let mut errors: Vec<Problem> = errors
         .iter()
+        .take(ERRORS_MAX)
         .map(|error| {
             let offset = error.span().map_or(text.len(), |span| span.start);
-            let (line, column) = lines.position(offset);
+            let (line, column) = lines.position(text.as_bytes(), offset);
             let (problem, mend) = syntax(error, text);
             let (file, path) = (name.to_owned(), String::new());
             Problem { file, line, column, path, problem, mend }
@@ -41,9 +48,8 @@ pub(super) fn parse<'s>(name: &str, text: &'s str) -> Result<Source<'s>, ConfigE
 
 /// The settings that the source holds; what does not fit them is reported and left at its default.
 pub(super) fn read(source: &Source<'_>, report: &mut Report<'_>) -> Settings {
-    let schema = schema();
     let mut tree = Spanned::new(0..0, DeValue::Table(source.tree.clone()));
-    prune(&mut tree, &schema, &mut Vec::new(), report);
+    prune(&mut tree, &SCHEMA, &mut Vec::new(), report);
     let DeValue::Table(table) = tree.into_inner() else {
         return Settings::default();
     };
@@ -92,6 +98,9 @@ fn prune<'s>(
         }
         (Shape::List(items), DeValue::Array(array)) => {
             for (index, element) in array.iter_mut().enumerate() {
+                if report.is_full() {
+                    break;
+                }
                 let mut inner: Vec<Step<'_>> = place.clone();
                 inner.push(index.into());
                 if !prune(element, items, &mut inner, report) {
@@ -160,6 +169,9 @@ fn prune_keys<'s>(
 ) {
     let keys: Vec<_> = table.keys().cloned().collect();
     for key in keys {
+        if report.is_full() {
+            break;
+        }
         let mut inner: Vec<Step<'_>> = place.to_vec();
         inner.push(Step::Key(key.get_ref()));
         let Some(schema) = properties.get(key.get_ref().as_ref()) else {
@@ -195,6 +207,9 @@ fn prune_names<'s>(
 ) {
     let keys: Vec<_> = table.keys().cloned().collect();
     for key in keys {
+        if report.is_full() {
+            break;
+        }
         let mut inner: Vec<Step<'_>> = place.to_vec();
         inner.push(Step::Key(key.get_ref()));
         let fits = match table.get_mut(key.get_ref().as_ref()) {

@@ -37,6 +37,9 @@ pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Draf
     let mut taken: HashMap<(IpAddr, u16, Protocol), &str> = HashMap::new();
     let mut drafts = Vec::with_capacity(settings.service.len());
     for (name, service) in &settings.service {
+        if report.is_full() {
+            break;
+        }
         let draft = Draft { name, service, report }.validate(&pools);
         let key = (draft.address, draft.port, service.protocol);
         let place = ["service".into(), name.as_str().into()];
@@ -87,6 +90,9 @@ pub(super) fn validate_attachments(
     let mut taken: HashMap<&str, usize> = HashMap::new();
     let mut attachments = Vec::with_capacity(settings.attach.len());
     for (index, attach) in settings.attach.iter().enumerate() {
+        if report.is_full() {
+            break;
+        }
         let at = |key| ["attach".into(), index.into(), Step::Key(key)];
         let element = ["attach".into(), index.into()];
         if report.is_marred(&element) || report.is_marred(&at("interface")) {

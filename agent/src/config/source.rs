@@ -5,6 +5,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::Lines;
 use super::problem::Step;
 
 /// A configuration file: its name, its text, and what was parsed from it.
@@ -13,17 +14,18 @@ pub(super) struct Source<'s> {
     pub(super) name: String,
     /// What was parsed, with spans; as the file has it, wrong values included.
     pub(super) tree: DeTable<'s>,
-    lines: Lines<'s>,
+    text: &'s str,
+    lines: Lines,
 }
 
 impl<'s> Source<'s> {
     pub(super) fn new(name: String, text: &'s str, tree: DeTable<'s>) -> Self {
-        Self { name, tree, lines: Lines::new(text) }
+        Self { name, tree, text, lines: Lines::new(text.as_bytes()) }
     }
 
     /// Line and column of the byte at `offset`, both from 1.
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
-        self.lines.position(offset)
+        self.lines.position(self.text.as_bytes(), offset)
     }
 
     /// Where the value at `place` begins; a table, where its name stands; what is missing, where
@@ -70,44 +72,9 @@ impl<'t, 's> Inside<'t, 's> {
     }
 }
 
-/// Where the lines of a text begin.
-pub(super) struct Lines<'s> {
-    text: &'s str,
-    starts: Vec<usize>,
-}
-
-impl<'s> Lines<'s> {
-    pub(super) fn new(text: &'s str) -> Self {
-        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let starts = std::iter::once(0).chain(breaks.map(|(offset, _)| offset + 1)).collect();
-        Self { text, starts }
-    }
-
-    /// Line and column, in characters, of the byte at `offset`, both from 1.
-    pub(super) fn position(&self, offset: usize) -> (usize, usize) {
-        let mut offset = offset.min(self.text.len());
-        while !self.text.is_char_boundary(offset) {
-            offset -= 1;
-        }
-        let line = self.starts.partition_point(|start| *start <= offset);
-        let start = self.starts[line - 1];
-        (line, self.text[start..offset].chars().count() + 1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_count_characters_and_lines_end_at_line_feeds() {
-        let lines = Lines::new("a\r\nüb\n");
-        assert_eq!(lines.position(0), (1, 1));
-        assert_eq!(lines.position(5), (2, 2));
-        assert_eq!(lines.position(7), (3, 1));
-        assert_eq!(lines.position(4), (2, 1), "inside of a character is the character");
-        assert_eq!(lines.position(usize::MAX), (3, 1));
-    }
 
     #[test]
     fn missing_values_stand_at_the_table_that_lacks_them() {

@@ -6,6 +6,7 @@ use super::judging::Judges;
 use super::name;
 use super::pools::{Member, Origin};
 use super::problem::ConfigError;
+use super::question::{REQUEST_BYTES_MAX, REQUESTS_BYTES_MAX};
 use super::settings::{ProbeSettings, StatusSetting, TimeText};
 use crate::vcl::{self, Backend, Endpoint, Parameters, Probe, Question, Vcl};
 
@@ -48,7 +49,13 @@ pub(super) enum Refusal {
 /// The backends of the VCL at `path`, and their probes.
 pub(super) fn take(path: &Path, wanted: Wanted) -> Result<Taken, Refusal> {
     let vcl = vcl::load(path).map_err(Refusal::File)?;
-    let mut taking = Taking { vcl: &vcl, wanted, distinct: Vec::new(), taken: Taken::default() };
+    let mut taking = Taking {
+        vcl: &vcl,
+        wanted,
+        distinct: Vec::new(),
+        taken: Taken::default(),
+        request_bytes_left: REQUESTS_BYTES_MAX,
+    };
     for backend in &vcl.backends {
         taking.backend(backend)?;
     }
@@ -66,6 +73,7 @@ struct Taking<'v> {
     /// version 2 is part of each backend's own request.
     distinct: Vec<(&'v Parameters, bool)>,
     taken: Taken,
+    request_bytes_left: usize,
 }
 
 impl<'v> Taking<'v> {
@@ -122,7 +130,18 @@ impl<'v> Taking<'v> {
                 self.distinct.len() - 1
             }
         };
-        Ok(Judges::Vcl { probe: index, request: backend.sent(parameters) })
+        let request = backend.sent(parameters);
+        let length = request.len();
+        if REQUEST_BYTES_MAX < length || self.request_bytes_left < length {
+            let why = format!(
+                "its request has {length} bytes; {REQUEST_BYTES_MAX} are the most, and {} MiB for \
+                 all together",
+                REQUESTS_BYTES_MAX >> 20
+            );
+            return Err(unfit(backend, &why));
+        }
+        self.request_bytes_left -= length;
+        Ok(Judges::Vcl { probe: index, request })
     }
 }
 

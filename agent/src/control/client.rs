@@ -151,7 +151,12 @@ impl Client {
     }
 }
 
-fn read_response(line: &[u8]) -> Result<Reply, ClientError> {
+/// What the agent's line says, LF included.
+///
+/// # Errors
+///
+/// It refuses, or the line is cut or no answer.
+pub fn read_response(line: &[u8]) -> Result<Reply, ClientError> {
     if !line.ends_with(b"\n") {
         return Err(ClientError::Cut { bytes: line.len() });
     }

@@ -166,7 +166,8 @@ fn parse(line: &[u8]) -> Result<Request, ErrorReply> {
     }
     let malformed = |error: serde_json::Error| ErrorReply {
         kind: ErrorKind::Malformed,
-        message: format!("not a request: {error}"),
+        // It repeats words of the request.
+        message: format!("not a request: {error}").replace(char::is_control, " "),
     };
     let AnyVersion { protocol } = serde_json::from_slice(line).map_err(malformed)?;
     if protocol != PROTOCOL {

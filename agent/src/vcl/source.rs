@@ -6,7 +6,6 @@
 //! capabilities, must not become a way to read another user's files. Who may read is decided by
 //! the real user (access(2)), and on the file that was opened, not on its path.
 
-use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd as _;
@@ -15,6 +14,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
+
+use crate::config::Lines;
 
 /// Bytes of all files of a VCL together. The largest in production are below 1 MiB.
 pub(super) const BYTES_MAX: usize = 16 << 20;
@@ -31,17 +32,14 @@ pub(super) struct Source {
     pub(super) bytes: Vec<u8>,
     /// Where it really is; `None` for text that came from no file.
     place: Option<PathBuf>,
-    /// An offset with its line and column: positions are mostly asked for in ascending order.
-    known: Cell<(usize, usize, usize)>,
+    lines: Lines,
 }
-
-/// The first byte's position.
-const BEGIN: (usize, usize, usize) = (0, 1, 1);
 
 impl Source {
     /// Text that came from no file, and includes none.
     pub(super) fn of_text(name: &str, bytes: Vec<u8>) -> Self {
-        Self { name: name.to_owned(), bytes, place: None, known: Cell::new(BEGIN) }
+        let lines = Lines::new(&bytes);
+        Self { name: name.to_owned(), bytes, place: None, lines }
     }
 
     /// The first file of a VCL.
@@ -58,7 +56,8 @@ impl Source {
         }
         let place = real_place(&file).map_err(told)?;
         let bytes = read(file, BYTES_MAX)?;
-        Ok(Self { name: shown(path), bytes, place: Some(place), known: Cell::new(BEGIN) })
+        let lines = Lines::new(&bytes);
+        Ok(Self { name: shown(path), bytes, place: Some(place), lines })
     }
 
     /// The file that an include of `written` means, which stands in the file `self`; `first` is the
@@ -99,7 +98,8 @@ impl Source {
             return Err(told(io::ErrorKind::PermissionDenied.into()));
         }
         let (name, bytes) = (shown(&path), read(file, room)?);
-        Ok(Self { name, bytes, place: Some(place), known: Cell::new(BEGIN) })
+        let lines = Lines::new(&bytes);
+        Ok(Self { name, bytes, place: Some(place), lines })
     }
 
     /// Whether both are the same file.
@@ -109,19 +109,7 @@ impl Source {
 
     /// Line and column, both from 1, the column in characters, of the byte at `offset`.
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
-        let offset = offset.min(self.bytes.len());
-        let known = self.known.get();
-        let (from, mut line, mut column) = if known.0 <= offset { known } else { BEGIN };
-        for byte in &self.bytes[from..offset] {
-            if *byte == b'\n' {
-                (line, column) = (line + 1, 1);
-            } else if !matches!(byte, 0x80..=0xbf) {
-                // Every byte of UTF-8 but those that continue a character.
-                column += 1;
-            }
-        }
-        self.known.set((offset, line, column));
-        (line, column)
+        self.lines.position(&self.bytes, offset)
     }
 }
 
@@ -157,18 +145,4 @@ pub(super) fn shown(path: &Path) -> String {
         .chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_count_characters_from_the_line_feed() {
-        let source = Source::of_text("t", "a\r\nüb\n".into());
-        assert_eq!(source.position(0), (1, 1));
-        assert_eq!(source.position(5), (2, 2));
-        assert_eq!(source.position(7), (3, 1));
-        assert_eq!(source.position(usize::MAX), (3, 1));
-    }
 }

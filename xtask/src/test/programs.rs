@@ -10,8 +10,15 @@ use crate::cargo;
 
 /// Packages whose tests are run. Always all of them in one call: cargo unifies the features of
 /// what it is asked for, and would build the agent again for every other selection.
-pub(crate) const PACKAGES: [&str; 6] =
-    ["sickbay-core", "sickbay-shared", "sickbay", "sickbay-lab", "xtask", "sickbay-tests"];
+pub(crate) const PACKAGES: [&str; 7] = [
+    "sickbay-core",
+    "sickbay-shared",
+    "sickbay",
+    "sickbay-lab",
+    "sickbay-fuzz",
+    "xtask",
+    "sickbay-tests",
+];
 
 /// What cargo built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

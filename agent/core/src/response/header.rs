@@ -109,13 +109,13 @@ impl Header {
     }
 
     fn on_byte(&mut self, byte: u8) -> HeaderStep {
-        self.length += 1;
-        if LINE_BYTES_MAX as u32 <= self.length {
-            return HeaderStep::Malformed;
-        }
         if byte == b'\n' {
             self.carriage = false;
             return self.on_line_end();
+        }
+        self.length += 1;
+        if LINE_BYTES_MAX as u32 <= self.length {
+            return HeaderStep::Malformed;
         }
         if byte == b'\r' && !self.carriage {
             self.carriage = true;
