@@ -291,8 +291,7 @@ impl<S: Sink> Engine<S> {
                 self.slots.read(slot, Step::Receive);
             }
             Command::Discard { slot: SlotIndex(slot) } => {
-                let tag = self.slots.tag(slot, Step::Discard);
-                self.ring.push_discard(self.slots.target(slot), tag)?;
+                self.ring.push_discard(self.slots.tag(slot, Step::Discard))?;
                 self.slots.read(slot, Step::Discard);
             }
             Command::Cancel { slot: SlotIndex(slot) } => {

@@ -86,6 +86,16 @@ fn proxy_header_stands_before_the_request() {
 }
 
 #[test]
+fn proxy_header_of_version_1_is_left_to_the_connection() {
+    let attributes = "proxy_header = 1\nrequest = [\"GET / HTTP/1.0\"]";
+    assert_eq!(request(attributes), "GET / HTTP/1.0\r\n\r\n");
+    let named = |attributes| split(&fleet(attributes), 1)[0].endpoints[0].proxy_v1;
+    assert!(named(attributes));
+    assert!(!named("proxy_header = 2"));
+    assert!(!named(""));
+}
+
+#[test]
 fn content_is_what_a_good_response_holds() {
     let body = Pattern::new(b"all well");
     let header = WantedHeader { name: b"x-ready".as_slice().into(), value: Pattern::new(b"yes") };

@@ -229,6 +229,17 @@ fn pool_takes_backends_and_probe_from_its_vcl() {
     assert_eq!(probe.spec.interval_ns, 1_000_000_000);
     assert_eq!(probe.rule, sickbay_core::plan::Rule::Window { window: 3, threshold: 2 });
 
+    let proxied = vcl.replace(".probe = p;", ".probe = p; .proxy_header = 1;");
+    fs::write(directory.path().join("t.vcl"), &proxied).expect("a file");
+    let fleet = load("[pool.web]\nvcl = \"t.vcl\"\n").expect("it is right").fleet;
+    let probe = &fleet.probes[fleet.pools[0].probe];
+    assert_eq!(probe.proxy_header, Some(sickbay::fleet::ProxyHeader::V1Own));
+    let mixed = proxied.replacen(".proxy_header = 1;", "", 1);
+    fs::write(directory.path().join("t.vcl"), mixed).expect("a file");
+    let error = load("[pool.web]\nvcl = \"t.vcl\"\n").expect_err("two headers").to_string();
+    assert!(error.contains("its .proxy_header differs from that of a"), "{error}");
+    fs::write(directory.path().join("t.vcl"), vcl).expect("a file");
+
     let own = load("[probe.own]\nurl = \"/o\"\n[pool.web]\nprobe = \"own\"\nvcl = \"t.vcl\"\n");
     let fleet = own.expect("it is right").fleet;
     assert!(fleet.targets[0].request.starts_with(b"GET /o HTTP/1.1\r\nHost: 192.0.2.1\r\n"));

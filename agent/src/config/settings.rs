@@ -57,8 +57,8 @@ pub struct AgentSettings {
     pub run_directory: String,
     /// Probing threads; 0 is one per CPU that the agent may use. At most 256.
     pub shards: i64,
-    /// Probes in flight at once, per probing thread: 2 to 65536. Targets that are sick hold at
-    /// most half of them.
+    /// Probes in flight at once, per probing thread: 2 to 65536. Targets that are sick, or whose
+    /// last probe ran into its timeout, hold at most half of them.
     pub in_flight: i64,
     /// Steering begins when every target has its first verdict, or after this time.
     pub start_timeout: TimeText,

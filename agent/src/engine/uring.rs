@@ -28,10 +28,7 @@ use crate::fleet::CloseMode;
 
 /// Bytes of one receive: a probe's response fits as a rule; longer ones take several receives.
 pub(super) const RECEIVE_BYTES: usize = 2048;
-/// Bytes that one discard throws away at most, from a TCP socket: as much as a receive queue holds
-/// as a rule (net.ipv4.tcp_rmem).
-const DISCARD_BYTES: u32 = 8 << 20;
-/// The same from a unix socket, where the kernel cannot but copy.
+/// Bytes that one discard throws away at most: what a burst leaves in a receive queue.
 const BIN_BYTES: usize = 256 * 1024;
 /// Submission entries: how many operations one system call can hand over.
 const SUBMISSION_ENTRIES: u32 = 1024;
@@ -63,7 +60,7 @@ struct Arenas {
     targets: Box<[TargetMemory]>,
     requests: Box<[u8]>,
     buffers: Box<[Buffer]>,
-    /// Where bytes of unix sockets go that nobody wants: one for all slots.
+    /// Where bytes go that nobody wants: one for all slots.
     bin: Box<UnsafeCell<[u8; BIN_BYTES]>>,
 }
 
@@ -224,21 +221,15 @@ impl Ring {
         Ok(())
     }
 
-    /// Pushes a receive that throws away what is there.
-    pub(super) fn push_discard(&mut self, target: u32, tag: Tag) -> Result<(), RingFull> {
-        let discard = match self.arenas.targets[target as usize].address {
-            // The kernel copies nothing and does not look at the address (`man 7 tcp`: MSG_TRUNC,
-            // since 2.4).
-            RawAddress::Ipv4(_) | RawAddress::Ipv6(_) => {
-                opcode::Recv::new(Fixed(tag.slot), std::ptr::null_mut(), DISCARD_BYTES)
-                    .flags(libc::MSG_TRUNC)
-            }
-            RawAddress::Unix(_) => {
-                let bin = self.arenas.bin.get().cast::<u8>();
-                opcode::Recv::new(Fixed(tag.slot), bin, BIN_BYTES as u32)
-            }
-        };
-        self.push(&[discard.build().user_data(tag.pack())])?;
+    /// Pushes a receive that throws away what is there. Of a TCP socket the kernel copies nothing
+    /// (`man 7 tcp`: MSG_TRUNC, since 2.4); of a unix socket, and of one that a BPF program has
+    /// taken over, it copies into memory that nobody reads.
+    pub(super) fn push_discard(&mut self, tag: Tag) -> Result<(), RingFull> {
+        let bin = self.arenas.bin.get().cast::<u8>();
+        let discard = opcode::Recv::new(Fixed(tag.slot), bin, BIN_BYTES as u32)
+            .flags(libc::MSG_TRUNC)
+            .build();
+        self.push(&[discard.user_data(tag.pack())])?;
         self.outstanding += 1;
         Ok(())
     }

@@ -155,7 +155,7 @@ impl Settings {
             probes,
             targets: (0..self.names.len()).map(|target| self.target_spec(target)).collect(),
             judges: (0..self.names.len()).map(judge).collect(),
-            // Targets that are sick hold at most half: with two a target, all can be in flight.
+            // Targets under suspicion hold at most half: with two a target, all can be in flight.
             slot_count: u32::try_from((2 * self.names.len()).min(IN_FLIGHT_MAX))
                 .expect("bounded just now"),
             phase_seed: 0,
