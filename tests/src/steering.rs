@@ -25,7 +25,8 @@ pub const WORDS: u32 = 64;
 /// Services that the tables of a test may have.
 pub const SERVICES: u32 = 16;
 const SLOTS: u32 = 4096;
-const FLOWS: u32 = 65_536;
+/// Entries that each map of them holds.
+pub const FLOWS: u32 = 65_536;
 /// Shards that the tables of a test may have.
 const SHARDS: u32 = 4;
 
