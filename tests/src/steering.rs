@@ -224,6 +224,12 @@ impl Steering {
         all
     }
 
+    /// When an embryonic entry was last put or stamped.
+    #[must_use]
+    pub fn embryonic_seen_ns(&self) -> u64 {
+        self.read_element(abi::EMBRYONIC_SEEN, 0)
+    }
+
     /// The records of dropped packets that have come since this was last asked.
     pub fn drops(&mut self) -> Vec<DropRecord> {
         let mut all = Vec::new();
