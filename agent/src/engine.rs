@@ -5,6 +5,8 @@
 //! is fed before time is allowed to pass, so it beats its deadline; a verdict that falls reaches
 //! the sink before any other work, since that is the store into the kernel's map.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +88,20 @@ pub fn monotonic_now() -> Nanos {
     seconds * 1_000_000_000 + nanoseconds
 }
 
+/// The endpoints and behind them their second addresses, as endpoints of their own; and where those
+/// of a target stand.
+fn with_seconds(endpoints: &[Endpoint]) -> (Cow<'_, [Endpoint]>, HashMap<u32, u32>) {
+    let mut places = Cow::Borrowed(endpoints);
+    let mut seconds = HashMap::new();
+    for (target, endpoint) in (0..).zip(endpoints) {
+        if let Some(address) = endpoint.second.clone() {
+            seconds.insert(target, u32::try_from(places.len()).expect("indices are u32"));
+            places.to_mut().push(Endpoint { address, second: None, ..endpoint.clone() });
+        }
+    }
+    (places, seconds)
+}
+
 /// One thread's loop. It is bound to the thread that made it.
 pub struct Engine<S> {
     prober: Prober,
@@ -94,6 +110,8 @@ pub struct Engine<S> {
     sink: S,
     /// Per target, the step that ends its chain.
     last_steps: Box<[Step]>,
+    /// Where the second addresses of those targets stand in the ring's memory that have one.
+    seconds: HashMap<u32, u32>,
     /// Taken from the prober when the ring had no room for it.
     held: Option<Command>,
     /// Cancels that found nothing at one step and go on to the next. Never longer than the slots.
@@ -122,7 +140,8 @@ impl<S: Sink> Engine<S> {
         counters: Arc<Counters>,
     ) -> Result<Self, EngineError> {
         assert_eq!(plan.targets.len(), endpoints.len(), "one endpoint a target");
-        let ring = Ring::new(plan.slot_count, endpoints)?;
+        let (places, seconds) = with_seconds(endpoints);
+        let ring = Ring::new(plan.slot_count, &places)?;
         let now = monotonic_now();
         let prober = Prober::new(plan, now);
         counters.set_warming(prober.warming_count());
@@ -136,6 +155,7 @@ impl<S: Sink> Engine<S> {
             slots: Slots::new(plan.slot_count),
             sink,
             last_steps: plan.targets.iter().map(|t| last_step(t.probe.0 as usize)).collect(),
+            seconds,
             held: None,
             cancels: Vec::with_capacity(plan.slot_count as usize),
             counters,
@@ -252,11 +272,12 @@ impl<S: Sink> Engine<S> {
     fn carry_out(&mut self, command: Command) -> Result<(), RingFull> {
         match command {
             Command::Start { slot: SlotIndex(slot), target } => {
+                self.start(slot, target.0, self.last_steps[target.0 as usize])?;
+            }
+            Command::StartSecond { slot: SlotIndex(slot), target, connect_only } => {
                 let last = self.last_steps[target.0 as usize];
-                let generation = self.slots.next_generation(slot);
-                let tag = |step| Tag { slot, generation, step };
-                self.ring.push_chain(target.0, last, tag)?;
-                self.slots.start(slot, last);
+                let last = if connect_only { Step::Connect } else { last };
+                self.start(slot, self.seconds[&target.0], last)?;
             }
             Command::Receive { slot: SlotIndex(slot) } => {
                 self.ring.push_receive(self.slots.tag(slot, Step::Receive))?;
@@ -272,6 +293,15 @@ impl<S: Sink> Engine<S> {
                 self.slots.close(slot);
             }
         }
+        Ok(())
+    }
+
+    /// Begins the chain to a place in the ring's memory.
+    fn start(&mut self, slot: u32, place: u32, last: Step) -> Result<(), RingFull> {
+        let generation = self.slots.next_generation(slot);
+        let tag = |step| Tag { slot, generation, step };
+        self.ring.push_chain(place, last, tag)?;
+        self.slots.start(slot, last);
         Ok(())
     }
 

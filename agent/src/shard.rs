@@ -455,6 +455,8 @@ fn shard_plan(
         let target = &fleet.targets[*target];
         Endpoint {
             address: target.address.clone(),
+            // What gets the flows is what is probed.
+            second: None,
             request: target.request.clone(),
             close: fleet.probes[target.probe].close,
             socket: fleet.probes[target.probe].socket.clone(),
@@ -469,6 +471,7 @@ fn target_spec(target: &Target) -> TargetSpec {
         identity: target.identity,
         probe: ProbeIndex(u32::try_from(target.probe).expect("indices are u32")),
         family: target.address.family(),
+        second: None,
         initial: target.initial,
     }
 }

@@ -60,6 +60,7 @@ fn first(endpoint: &Endpoint, kind: ProbeKind) -> (Outcome, String) {
             identity: 1,
             probe: ProbeIndex(0),
             family: endpoint.address.family(),
+            second: None,
             initial: 0,
         }],
         judges: vec![JudgeSpec { target: TargetIndex(0), rule, on_unknown: OnUnknown::Keep }],
@@ -81,7 +82,7 @@ fn first(endpoint: &Endpoint, kind: ProbeKind) -> (Outcome, String) {
 
 fn endpoint(address: Address, request: &[u8]) -> Endpoint {
     let (request, socket) = (request.to_vec(), SocketOptions::default());
-    Endpoint { address, request, close: CloseMode::Rst, socket }
+    Endpoint { address, second: None, request, close: CloseMode::Rst, socket }
 }
 
 /// Answers every connection with `answer` once `request` has come; tells where each is from.

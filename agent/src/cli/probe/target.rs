@@ -165,6 +165,7 @@ impl Settings {
             identity: hash::identity(text.as_bytes(), port, &endpoint.request),
             probe: *probe,
             family: endpoint.address.family(),
+            second: endpoint.second.as_ref().map(Address::family),
             initial: self.of(target).probing.initial,
         }
     }
@@ -278,7 +279,7 @@ fn endpoint(address: Address, path: Option<&str>, host: &str) -> (ProbeIndex, En
     let probe = if path.is_some() { HTTP } else { TCP };
     // By FIN: at this rate TIME_WAIT costs nothing, and no server logs a reset.
     let (close, socket) = (CloseMode::Fin, SocketOptions::default());
-    (probe, Endpoint { address, request, close, socket })
+    (probe, Endpoint { address, second: None, request, close, socket })
 }
 
 /// `HOST:PORT` from what was written, with `port` when it has none.

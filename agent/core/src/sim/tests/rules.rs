@@ -231,6 +231,9 @@ impl Watch {
                 assert!(held <= self.slots.len() / 2, "sick targets hold {held} slots");
                 self.starts += 1;
             }
+            Occurrence::Command(Command::StartSecond { target, .. }) => {
+                panic!("{target:?} has one address");
+            }
             Occurrence::Command(Command::Receive { slot } | Command::Cancel { slot }) => {
                 let (target, _) = self.slots[slot.0 as usize].expect("a slot in flight");
                 assert!(self.in_flight[target.0 as usize], "its probe is over");
