@@ -5,12 +5,14 @@
 //! is fed before time is allowed to pass, so it beats its deadline; a verdict that falls reaches
 //! the sink before any other work, since that is the store into the kernel's map.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use sickbay_core::command::{Change, Command, Event, Override, Phase, Report};
-use sickbay_core::plan::{JudgeIndex, Nanos, Plan, ProbeKind, SlotIndex, TargetIndex, TargetSpec};
+use sickbay_core::plan::{JudgeIndex, Nanos, Plan, ProbeKind, SlotIndex, TargetSpec};
 use sickbay_core::prober::Prober;
 
 /// Where a target is and what its sockets are told.
@@ -86,6 +88,20 @@ pub fn monotonic_now() -> Nanos {
     seconds * 1_000_000_000 + nanoseconds
 }
 
+/// The endpoints and behind them their second addresses, as endpoints of their own; and where those
+/// of a target stand.
+fn with_seconds(endpoints: &[Endpoint]) -> (Cow<'_, [Endpoint]>, HashMap<u32, u32>) {
+    let mut places = Cow::Borrowed(endpoints);
+    let mut seconds = HashMap::new();
+    for (target, endpoint) in (0..).zip(endpoints) {
+        if let Some(address) = endpoint.second.clone() {
+            seconds.insert(target, u32::try_from(places.len()).expect("indices are u32"));
+            places.to_mut().push(Endpoint { address, second: None, ..endpoint.clone() });
+        }
+    }
+    (places, seconds)
+}
+
 /// One thread's loop. It is bound to the thread that made it.
 pub struct Engine<S> {
     prober: Prober,
@@ -94,6 +110,8 @@ pub struct Engine<S> {
     sink: S,
     /// Per target, what its probes do.
     routes: Box<[Route]>,
+    /// Where the second addresses of those targets stand in the ring's memory that have one.
+    seconds: HashMap<u32, u32>,
     /// Taken from the prober when the ring had no room for it.
     held: Option<Command>,
     /// Cancels that found nothing at one step and go on to the next. Never longer than the slots.
@@ -125,7 +143,8 @@ impl<S: Sink> Engine<S> {
         counters: Arc<Counters>,
     ) -> Result<Self, EngineError> {
         assert_eq!(plan.targets.len(), endpoints.len(), "one endpoint a target");
-        let ring = Ring::new(plan.slot_count, endpoints)?;
+        let (places, seconds) = with_seconds(endpoints);
+        let ring = Ring::new(plan.slot_count, &places)?;
         let now = monotonic_now();
         let prober = Prober::new(plan, now);
         counters.set_warming(prober.warming_count());
@@ -143,6 +162,7 @@ impl<S: Sink> Engine<S> {
             slots: Slots::new(plan.slot_count),
             sink,
             routes: plan.targets.iter().zip(endpoints).map(route).collect(),
+            seconds,
             held: None,
             cancels: Vec::with_capacity(plan.slot_count as usize),
             named: Vec::with_capacity(plan.slot_count as usize),
@@ -238,7 +258,7 @@ impl<S: Sink> Engine<S> {
 
     /// A connection is open. Where its own address is to be sent, that can be asked for only now.
     fn on_connected(&mut self, slot: SlotIndex, now: Nanos) {
-        if self.routes[self.slots.target(slot.0) as usize] != Route::Named {
+        if self.slots.route(slot.0) != Route::Named {
             return self.prober.on_event(slot, Event::Connected, now);
         }
         let event = match self.ring.write_name(slot.0) {
@@ -258,8 +278,7 @@ impl<S: Sink> Engine<S> {
                 break;
             };
             let tag = |step| self.slots.tag(slot, step);
-            let target = self.slots.target(slot);
-            self.ring.push_request(target, length, tag).expect("there is room");
+            self.ring.push_request(self.slots.place(slot), length, tag).expect("there is room");
         }
         while self.ring.has_room() {
             let Some((slot, step)) = self.cancels.pop() else {
@@ -285,7 +304,14 @@ impl<S: Sink> Engine<S> {
 
     fn carry_out(&mut self, command: Command, now: Nanos) -> Result<(), RingFull> {
         match command {
-            Command::Start { slot, target } => self.start(slot, target, now)?,
+            Command::Start { slot, target } => {
+                self.start(slot, target.0, self.routes[target.0 as usize], now)?;
+            }
+            Command::StartSecond { slot, target, connect_only } => {
+                let route = self.routes[target.0 as usize];
+                let route = if connect_only { Route::Connect } else { route };
+                self.start(slot, self.seconds[&target.0], route, now)?;
+            }
             Command::Receive { slot: SlotIndex(slot) } => {
                 self.ring.push_receive(self.slots.tag(slot, Step::Receive))?;
                 self.slots.read(slot, Step::Receive);
@@ -307,11 +333,17 @@ impl<S: Sink> Engine<S> {
         Ok(())
     }
 
-    fn start(&mut self, slot: SlotIndex, target: TargetIndex, now: Nanos) -> Result<(), RingFull> {
+    /// Begins a probe at a place of the ring's memory.
+    fn start(
+        &mut self,
+        slot: SlotIndex,
+        place: u32,
+        route: Route,
+        now: Nanos,
+    ) -> Result<(), RingFull> {
         let SlotIndex(index) = slot;
-        let route = self.routes[target.0 as usize];
         if route == Route::Named
-            && let Err(errno) = self.ring.open_named(target.0, index)
+            && let Err(errno) = self.ring.open_named(place, index)
         {
             let event = Event::Failed { phase: Phase::Socket, errno };
             self.prober.on_event(slot, event, now);
@@ -319,8 +351,8 @@ impl<S: Sink> Engine<S> {
         }
         let generation = self.slots.next_generation(index);
         let tag = |step| Tag { slot: index, generation, step };
-        self.ring.push_chain(target.0, route, tag)?;
-        self.slots.start(index, target.0, route.first_chain_end());
+        self.ring.push_chain(place, route, tag)?;
+        self.slots.start(index, place, route);
         Ok(())
     }
 

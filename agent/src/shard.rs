@@ -456,6 +456,8 @@ fn shard_plan(
         let target = &fleet.targets[*target];
         Endpoint {
             address: target.address.clone(),
+            // What gets the flows is what is probed.
+            second: None,
             request: target.request.clone(),
             proxy_v1: fleet.probes[target.probe].proxy_header == Some(ProxyHeader::V1Own),
             close: fleet.probes[target.probe].close,
@@ -471,6 +473,7 @@ fn target_spec(target: &Target) -> TargetSpec {
         identity: target.identity,
         probe: ProbeIndex(u32::try_from(target.probe).expect("indices are u32")),
         family: target.address.family(),
+        second: None,
         initial: target.initial,
     }
 }

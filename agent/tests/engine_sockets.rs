@@ -71,6 +71,7 @@ fn first_as(endpoint: &Endpoint, kind: ProbeKind, compat: Compat) -> (Outcome, S
             identity: 1,
             probe: ProbeIndex(0),
             family: endpoint.address.family(),
+            second: None,
             initial: 0,
         }],
         judges: vec![JudgeSpec { target: TargetIndex(0), rule, on_unknown: OnUnknown::Keep }],
@@ -93,7 +94,7 @@ fn first_as(endpoint: &Endpoint, kind: ProbeKind, compat: Compat) -> (Outcome, S
 
 fn endpoint(address: Address, request: &[u8]) -> Endpoint {
     let (request, socket) = (request.to_vec(), SocketOptions::default());
-    Endpoint { address, request, proxy_v1: false, close: CloseMode::Rst, socket }
+    Endpoint { address, second: None, request, proxy_v1: false, close: CloseMode::Rst, socket }
 }
 
 /// Answers every connection with `answer` once `request` has come; tells where each is from.

@@ -52,6 +52,7 @@ fn plan() -> Plan {
         identity: hash::identity(&index.to_be_bytes(), 80, b""),
         probe: ProbeIndex(0),
         family: Family::Ipv4,
+        second: None,
         initial: 2,
     };
     let judge = |index| JudgeSpec {

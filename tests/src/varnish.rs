@@ -128,7 +128,14 @@ impl Varnish {
         backends: &[(&str, Address)],
         probe: ProbeParameters,
     ) -> Result<Self> {
-        let text = vcl(backends, probe);
+        Self::of_vcl(directory, &vcl(backends, probe), false)
+    }
+
+    /// Starts varnishd with this VCL; of a host with two families `prefer_ipv6` has IPv6 go first.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn of_vcl(directory: &Path, text: &str, prefer_ipv6: bool) -> Result<Self> {
         fs::create_dir_all(directory).context("cannot make varnishd's directory")?;
         let file = directory.join("conformance.vcl");
         fs::write(&file, text).context("cannot write the VCL")?;
@@ -136,7 +143,8 @@ impl Varnish {
         let process = Command::new("varnishd")
             .args(["-F", "-j", "none", "-a", "127.0.0.1:6081", "-s", "malloc,16m"])
             // One default director, and no request: most backends are unused.
-            .args(["-p", "vcc_err_unref=off", "-p", "vsl_space=32M"])
+            .args(["-p", "vcc_err_unref=off", "-p", "vsl_space=32M", "-p"])
+            .arg(if prefer_ipv6 { "prefer_ipv6=on" } else { "prefer_ipv6=off" })
             .arg("-n")
             .arg(directory.join("work"))
             .arg("-f")

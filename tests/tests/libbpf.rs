@@ -1,4 +1,5 @@
 //! The object through libbpf, the loader that is not aya: it opens, loads, and decides a packet.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test panic as the test does")]
 
 use std::path::PathBuf;
 

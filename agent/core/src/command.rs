@@ -17,6 +17,17 @@ pub enum Command {
         /// What to probe.
         target: TargetIndex,
     },
+    /// As `Start`, in the same place, to the target's second address: the first could not be
+    /// connected to, and is closed.
+    StartSecond {
+        /// The place.
+        slot: SlotIndex,
+        /// What to probe.
+        target: TargetIndex,
+        /// The timeout has been spent on the first one: a connection is all that is asked, and it
+        /// is answered by `Connected` or `Failed`.
+        connect_only: bool,
+    },
     /// Receive once more. Answered by exactly one `Received` or `Failed`.
     Receive {
         /// The place.
@@ -115,6 +126,8 @@ pub enum Outcome {
         /// The errno, positive.
         errno: i32,
     },
+    /// The connection opened, but the timeout had been spent on another address.
+    OpenedLate,
     /// The deadline passed.
     TimedOut {
         /// How far it had come.
@@ -164,6 +177,7 @@ impl Outcome {
             Self::Lacking { what: Lack::Body, .. } => 20,
             Self::Matched => 21,
             Self::Mismatched => 22,
+            Self::OpenedLate => 23,
         }
     }
 
@@ -208,6 +222,7 @@ impl Outcome {
             20 => Self::Lacking { status: detail, what: Lack::Body },
             21 => Self::Matched,
             22 => Self::Mismatched,
+            23 => Self::OpenedLate,
             _ => return None,
         })
     }
@@ -383,12 +398,13 @@ mod tests {
             (Outcome::Lacking { status: 200, what: Lack::Body }, 20, 200),
             (Outcome::Matched, 21, 0),
             (Outcome::Mismatched, 22, 0),
+            (Outcome::OpenedLate, 23, 0),
         ];
         for (outcome, number, detail) in table {
             assert_eq!((outcome.number(), outcome.detail()), (number, detail));
             assert_eq!(Outcome::from_number(number, detail), Some(outcome));
         }
-        for number in [0, 23, 255] {
+        for number in [0, 24, 255] {
             assert_eq!(Outcome::from_number(number, 0), None);
         }
     }

@@ -179,6 +179,9 @@ pub struct TargetSpec {
     pub probe: ProbeIndex,
     /// Which of the connect registers moves.
     pub family: Family,
+    /// The family of its second address: tried when the first cannot be connected to, by probes that
+    /// behave as Varnish's alone.
+    pub second: Option<Family>,
     /// Good results assumed before the first real one: that many ones are shifted into `happy`
     /// (Varnish: `min(initial, threshold)`).
     pub initial: u8,

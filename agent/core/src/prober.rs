@@ -170,6 +170,9 @@ impl Prober {
             (Stage::Flying, Event::Failed { phase, errno }) => {
                 self.on_failed(slot.0, phase, errno, now);
             }
+            (Stage::Closing, Event::Closed) if self.slots.is_turning(slot.0) => {
+                self.slots.want_second(slot.0);
+            }
             (Stage::Closing, Event::Closed) => self.slots.free(slot.0),
             _ => {
                 debug_assert!(false, "slot {} is {stage:?} and was told {event:?}", slot.0);
@@ -340,6 +343,7 @@ impl Prober {
     fn on_connected(&mut self, slot: u32, now: Nanos) {
         let outcome = match self.probe_of(slot).kind {
             ProbeKind::Tcp => Outcome::Connected,
+            _ if self.slots.has_overrun(slot) => Outcome::OpenedLate,
             ProbeKind::Http { .. } | ProbeKind::Banner { .. } => {
                 debug_assert!(false, "slot {slot} waits for bytes and was told Connected");
                 self.counters.unexpected_events += 1;
@@ -376,7 +380,11 @@ impl Prober {
     }
 
     fn on_failed(&mut self, slot: u32, phase: Phase, errno: i32, now: Nanos) {
-        let outcome = match errno::blame(phase, errno, self.slots.is_expired(slot)) {
+        let blame = errno::blame(phase, errno, self.slots.is_expired(slot));
+        if blame != errno::Blame::Local && self.turns_to_second(slot, phase, now) {
+            return;
+        }
+        let outcome = match blame {
             errno::Blame::Deadline => self.on_deadline_passed(slot, phase),
             errno::Blame::Peer if self.is_short_write(slot, phase, errno) => {
                 self.timed_out(slot, phase)

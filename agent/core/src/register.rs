@@ -69,6 +69,7 @@ pub const fn bits_of(outcome: Outcome, family: Family) -> u8 {
     let sent = opened | 1 << GOOD_XMIT;
     match outcome {
         Outcome::Connected => opened | 1 << HAPPY,
+        Outcome::OpenedLate => opened,
         Outcome::Answered { good: true, .. } | Outcome::Matched => {
             sent | 1 << GOOD_RECV | 1 << HAPPY
         }
@@ -129,7 +130,7 @@ mod tests {
         let failed = |phase| Outcome::Failed { phase, errno: 104 };
         let timed_out = |phase| Outcome::TimedOut { phase };
         // Order: 4 6 U x X r R H. From Varnish's log: 4---X-RH, 4---X-R-, 4---X---, 4---Xr--, …
-        let table: [(Outcome, Family, [u64; 8]); 16] = [
+        let table: [(Outcome, Family, [u64; 8]); 17] = [
             (OK, Family::Ipv4, [1, 0, 0, 0, 1, 0, 1, 1]),
             (OK, Family::Ipv6, [0, 1, 0, 0, 1, 0, 1, 1]),
             (OK, Family::Unix, [0, 0, 1, 0, 1, 0, 1, 1]),
@@ -150,6 +151,7 @@ mod tests {
             (timed_out(Phase::Receive), Family::Ipv6, [0, 1, 0, 0, 1, 1, 0, 0]),
             (Outcome::Connected, Family::Ipv4, [1, 0, 0, 0, 0, 0, 0, 1]),
             (Outcome::Connected, Family::Unix, [0, 0, 1, 0, 0, 0, 0, 1]),
+            (Outcome::OpenedLate, Family::Ipv6, [0, 1, 0, 0, 0, 0, 0, 0]),
         ];
         for (outcome, family, expected) in table {
             assert_eq!(newest(outcome, family), expected, "{outcome:?} over {family:?}");

@@ -108,8 +108,13 @@ impl Rehearsal {
 /// A plan of the one target.
 pub(crate) fn plan(spec: &ProbeSpec, rule: Rule, initial: u8) -> Plan {
     let probe = ProbeSpec { kind: ProbeKind::Tcp, ..spec.clone() };
-    let target =
-        TargetSpec { identity: IDENTITY, probe: ProbeIndex(0), family: Family::Ipv4, initial };
+    let target = TargetSpec {
+        identity: IDENTITY,
+        probe: ProbeIndex(0),
+        family: Family::Ipv4,
+        second: None,
+        initial,
+    };
     let judge = JudgeSpec { target: TARGET, rule, on_unknown: OnUnknown::Keep };
     Plan {
         probes: vec![probe],

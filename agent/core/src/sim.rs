@@ -234,7 +234,7 @@ impl Sim {
     fn carry_out(&mut self, command: Command) {
         let now = self.now;
         let slot = match command {
-            Command::Start { slot, target } => {
+            Command::Start { slot, target } | Command::StartSecond { slot, target, .. } => {
                 let index = target.0 as usize;
                 let flight = &mut self.flights[slot.0 as usize];
                 flight.start(&self.peers[index], self.reads[index], &mut self.random, now);

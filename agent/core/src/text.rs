@@ -103,6 +103,7 @@ impl fmt::Display for OutcomeText {
                 }
             }
             Outcome::TimedOut { phase } => self.timed_out(phase, formatter),
+            Outcome::OpenedLate => self.timed_out(Phase::Connect, formatter),
             Outcome::Indeterminate(LocalFault::Errno { errno }) => {
                 write!(formatter, "Local error {}", Errno(errno))
             }

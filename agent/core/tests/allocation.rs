@@ -54,6 +54,7 @@ fn plan() -> Plan {
         // Of HTTP's half one in four as Varnish's, which is never closed and so times out.
         probe: ProbeIndex(if index % 8 == 6 { 2 } else { index % 2 }),
         family: Family::Ipv6,
+        second: None,
         initial: 1,
     };
     let judge = |index| JudgeSpec {
@@ -172,7 +173,9 @@ fn nothing_is_allocated_after_new() {
         }
         while let Some(command) = prober.poll_command(now) {
             let (slot, what) = match command {
-                Command::Start { slot, target } => (slot, Told::Start(target)),
+                Command::Start { slot, target } | Command::StartSecond { slot, target, .. } => {
+                    (slot, Told::Start(target))
+                }
                 Command::Receive { slot } => (slot, Told::Receive),
                 Command::Discard { slot } => (slot, Told::Discard),
                 Command::Cancel { slot } => (slot, Told::Cancel),

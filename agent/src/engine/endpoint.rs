@@ -12,6 +12,8 @@ use crate::fleet::{CloseMode, SocketOptions};
 pub struct Endpoint {
     /// Where to connect.
     pub address: Address,
+    /// Where else, when that fails; of probes that behave as Varnish's.
+    pub second: Option<Address>,
     /// The whole request; empty when nothing is sent.
     pub request: Vec<u8>,
     /// Whether a PROXY header of version 1, which names the connection's own address, is sent

@@ -6,7 +6,7 @@
 
 use sickbay_core::command::Phase;
 
-use super::op::{Step, Tag};
+use super::op::{Route, Step, Tag};
 
 /// All slots of one ring.
 #[derive(Debug)]
@@ -16,7 +16,9 @@ pub(super) struct Slots {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    target: u32,
+    /// Where its target stands in the ring's memory.
+    place: u32,
+    route: Route,
     generation: u32,
     pending: Pending,
     /// The step that was last tried to cancel.
@@ -70,7 +72,13 @@ pub(super) enum Meaning {
 
 impl Slots {
     pub(super) fn new(count: u32) -> Self {
-        let free = Slot { target: 0, generation: 0, pending: Pending::Nothing, cancelling: None };
+        let free = Slot {
+            place: 0,
+            route: Route::Connect,
+            generation: 0,
+            pending: Pending::Nothing,
+            cancelling: None,
+        };
         Self { slots: vec![free; count as usize].into() }
     }
 
@@ -79,17 +87,23 @@ impl Slots {
         (self.slots[slot as usize].generation + 1) % Tag::GENERATIONS
     }
 
-    /// The target of the slot's present use.
-    pub(super) fn target(&self, slot: u32) -> u32 {
-        self.slots[slot as usize].target
+    /// Where the target of the slot's present use stands in the ring's memory.
+    pub(super) fn place(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].place
     }
 
-    /// The slot begins its next use, for `target`, with a chain that ends with `last`.
-    pub(super) fn start(&mut self, slot: u32, target: u32, last: Step) {
+    /// What the slot's present use does.
+    pub(super) fn route(&self, slot: u32) -> Route {
+        self.slots[slot as usize].route
+    }
+
+    /// The slot begins its next use, for the target at `place`, with the first chain of `route`.
+    pub(super) fn start(&mut self, slot: u32, place: u32, route: Route) {
         let generation = self.next_generation(slot);
-        let place = &mut self.slots[slot as usize];
-        debug_assert_eq!(place.pending, Pending::Nothing, "slot {slot} is in use");
-        *place = Slot { target, generation, pending: Pending::Chain { last }, cancelling: None };
+        let pending = Pending::Chain { last: route.first_chain_end() };
+        let slot = &mut self.slots[slot as usize];
+        debug_assert_eq!(slot.pending, Pending::Nothing, "it is in use");
+        *slot = Slot { place, route, generation, pending, cancelling: None };
     }
 
     /// The slot's connection is open and its chain goes on, up to a receive. False when its
@@ -208,12 +222,12 @@ fn meaning(step: Step, result: i32) -> Meaning {
 mod tests {
     use super::*;
 
-    const HTTP: Step = Step::Receive;
-    const TCP: Step = Step::Connect;
+    const HTTP: Route = Route::Exchange;
+    const TCP: Route = Route::Connect;
 
-    fn started(last: Step) -> Slots {
+    fn started(route: Route) -> Slots {
         let mut slots = Slots::new(2);
-        slots.start(1, 7, last);
+        slots.start(1, 7, route);
         slots
     }
 

@@ -89,7 +89,7 @@ impl From<Outcome> for OutcomeKind {
             Outcome::Empty => Self::Empty,
             Outcome::Truncated => Self::Truncated,
             Outcome::Failed { .. } => Self::Failed,
-            Outcome::TimedOut { .. } => Self::TimedOut,
+            Outcome::TimedOut { .. } | Outcome::OpenedLate => Self::TimedOut,
             Outcome::Indeterminate(LocalFault::Errno { .. }) => Self::LocalErrno,
             Outcome::Indeterminate(LocalFault::NoSlot) => Self::NoSlot,
             Outcome::Indeterminate(LocalFault::LoopLate) => Self::LoopLate,

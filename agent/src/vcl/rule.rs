@@ -59,7 +59,8 @@ impl Parameters {
 pub struct Located {
     /// Where it is probed.
     pub address: Address,
-    /// Its address of the other family, when it has one of each. It is not probed.
+    /// Its address of the other family, when it has one of each. Varnish connects to it when the
+    /// first cannot be connected to.
     pub other: Option<SocketAddr>,
 }
 

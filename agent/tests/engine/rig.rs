@@ -89,6 +89,7 @@ impl Setup {
             identity: index as u128,
             probe: ProbeIndex(u32::from(*http)),
             family: if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 },
+            second: None,
             initial: 0,
         };
         let judge = |index| JudgeSpec {
@@ -109,6 +110,7 @@ impl Setup {
     fn endpoints(&self) -> Vec<Endpoint> {
         let endpoint = |(address, http): &(SocketAddr, bool)| Endpoint {
             address: (*address).into(),
+            second: None,
             request: if *http {
                 b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n".to_vec()
             } else {

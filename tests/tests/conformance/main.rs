@@ -20,6 +20,8 @@ mod behaviours;
 mod cases;
 /// When two records are the same.
 mod compare;
+/// Hosts with an IPv4 and an IPv6 address.
+mod families;
 /// The words of a running agent.
 mod live;
 /// `sickbay probe`, run for its records.

@@ -67,6 +67,23 @@ impl Prober {
         self.timed_out(slot, phase)
     }
 
+    /// A connect has failed: goes on to the target's second address when there is one. Varnish gives
+    /// each of both what was left of the timeout at the start, which is all of it.
+    pub(super) fn turns_to_second(&mut self, slot: u32, phase: Phase, now: Nanos) -> bool {
+        let probe = self.probe_of(slot);
+        let (is_varnish, timeout_ns) = (probe.compat.is_varnish(), probe.timeout_ns);
+        let target = &mut self.targets[self.slots.target(slot) as usize];
+        let turns = is_varnish && phase == Phase::Connect && target.has_another();
+        if !turns || self.slots.is_late(slot) {
+            return false;
+        }
+        target.turn_to_second();
+        if self.slots.turn(slot, now) {
+            self.deadlines.arm(slot, now.saturating_add(timeout_ns));
+        }
+        true
+    }
+
     /// Whether a failure is a request that was not taken in time, which Varnish calls a short
     /// write: its peer has failed, and not the sending.
     pub(super) fn is_short_write(&self, slot: u32, phase: Phase, errno: i32) -> bool {

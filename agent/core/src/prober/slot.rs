@@ -43,6 +43,7 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Nothing,
+    Second,
     Receive,
     Discard,
     Cancel,
@@ -61,11 +62,17 @@ struct Slot {
     expired: bool,
     /// The loop came more than half the timeout late to see it pass.
     late: bool,
+    /// Its first address is being closed; then comes the second.
+    turning: bool,
+    /// The timeout was spent on the first address.
+    overran: bool,
     /// In the list of free slots, or of those that want something.
     next: u32,
     target: u32,
     scheduled_ns: Nanos,
     started_ns: Nanos,
+    /// What its deadline counts from: the start, or the turn to the second address.
+    timed_ns: Nanos,
     arrival: Arrival,
     response: Response,
     banner: Banner,
@@ -82,10 +89,13 @@ impl Slots {
             suspect: false,
             expired: false,
             late: false,
+            turning: false,
+            overran: false,
             next: if index + 1 < count { index + 1 } else { NONE },
             target: 0,
             scheduled_ns: 0,
             started_ns: 0,
+            timed_ns: 0,
             arrival: Arrival::default(),
             response: Response::new(false),
             banner: Banner::NEW,
@@ -175,7 +185,9 @@ impl Slots {
         self.free_head = slot.next;
         slot.stage = Stage::Flying;
         (slot.suspect, slot.expired, slot.late) = (suspect, false, false);
-        (slot.target, slot.scheduled_ns, slot.started_ns) = (target, scheduled_ns, now);
+        (slot.turning, slot.overran) = (false, false);
+        (slot.target, slot.scheduled_ns) = (target, scheduled_ns);
+        (slot.started_ns, slot.timed_ns) = (now, now);
         slot.arrival = Arrival::default();
         slot.response = Response::new(head);
         slot.banner = Banner::NEW;
@@ -200,13 +212,47 @@ impl Slots {
     /// cancel behind it: what has arrived already counts.
     pub(super) fn expire(&mut self, index: u32, timeout_ns: Nanos, now: Nanos) {
         let slot = &mut self.slots[index as usize];
-        let deadline_ns = slot.started_ns.saturating_add(timeout_ns);
+        let deadline_ns = slot.timed_ns.saturating_add(timeout_ns);
         slot.expired = true;
         slot.late = timeout_ns / 2 < now.saturating_sub(deadline_ns);
         self.unexpired_count -= 1;
         if slot.stage == Stage::Flying {
             self.want(index, Wanted::Cancel);
         }
+    }
+
+    /// The first address cannot be connected to: it is closed, and then the second one is tried. Says
+    /// whether that wants a deadline of its own, because the probe's has passed.
+    pub(super) fn turn(&mut self, index: u32, now: Nanos) -> bool {
+        let slot = &mut self.slots[index as usize];
+        slot.stage = Stage::Ended;
+        slot.turning = true;
+        slot.overran = slot.expired;
+        if slot.overran {
+            (slot.expired, slot.timed_ns) = (false, now);
+            self.unexpired_count += 1;
+        }
+        let overran = slot.overran;
+        self.want(index, Wanted::Close);
+        overran
+    }
+
+    /// Whether its close is that of a first address.
+    pub(super) fn is_turning(&self, slot: u32) -> bool {
+        self.slots[slot as usize].turning
+    }
+
+    /// Whether the timeout was spent on the first address.
+    pub(super) fn has_overrun(&self, slot: u32) -> bool {
+        self.slots[slot as usize].overran
+    }
+
+    /// The first address is closed.
+    pub(super) fn want_second(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.turning = false;
+        slot.stage = Stage::Resting;
+        self.want(index, Wanted::Second);
     }
 
     /// The response goes on.
@@ -272,14 +318,17 @@ impl Slots {
                     self.free_head = index;
                 }
                 Wanted::Nothing => {}
-                Wanted::Receive | Wanted::Discard => {
+                Wanted::Second | Wanted::Receive | Wanted::Discard => {
                     slot.stage = Stage::Flying;
+                    let (target, connect_only) = (TargetIndex(slot.target), slot.overran);
                     if slot.expired {
                         self.want(index, Wanted::Cancel);
                     }
+                    let slot = slot_index;
                     return Some(match wanted {
-                        Wanted::Discard => Command::Discard { slot: slot_index },
-                        _ => Command::Receive { slot: slot_index },
+                        Wanted::Second => Command::StartSecond { slot, target, connect_only },
+                        Wanted::Discard => Command::Discard { slot },
+                        _ => Command::Receive { slot },
                     });
                 }
                 Wanted::Cancel => return Some(Command::Cancel { slot: slot_index }),

@@ -41,6 +41,9 @@ pub(super) struct Target {
     place: Place,
     standing: Standing,
     family: Family,
+    second: Option<Family>,
+    /// Its probe has gone on to the second address.
+    on_second: bool,
     compat: Compat,
     /// Happy probes in the average, at most 4.
     rate: u8,
@@ -79,6 +82,8 @@ impl Target {
             place: Place::Idle,
             standing: Standing::Untried,
             family: spec.family,
+            second: spec.second,
+            on_second: false,
             compat,
             // Varnish's average knows the assumed results as ones that took no time.
             rate: if compat.is_varnish() { registers[HAPPY].count_ones() as u8 } else { 0 },
@@ -93,8 +98,20 @@ impl Target {
         self.probe as usize
     }
 
-    pub(super) const fn family(&self) -> Family {
-        self.family
+    /// Of the address that is probed now.
+    pub(super) fn family(&self) -> Family {
+        self.second.filter(|_| self.on_second).unwrap_or(self.family)
+    }
+
+    /// Whether there is another address to try.
+    pub(super) const fn has_another(&self) -> bool {
+        self.second.is_some() && !self.on_second
+    }
+
+    /// Its probe goes on to the second address.
+    pub(super) fn turn_to_second(&mut self) {
+        debug_assert!(self.has_another() && self.place == Place::InFlight);
+        self.on_second = true;
     }
 
     /// The first of its judges, or [`judge::NONE`].
@@ -153,6 +170,7 @@ impl Target {
         debug_assert_eq!(self.place, Place::Waiting);
         self.place = Place::InFlight;
         self.link = slot;
+        self.on_second = false;
     }
 
     /// Is probed no more; what waits or is in flight ends without a report.
@@ -202,13 +220,14 @@ impl Target {
 
     /// Takes in what a probe came to; says whether it was determinate.
     pub(super) fn record(&mut self, outcome: Outcome, duration_ns: Nanos, now: Nanos) -> bool {
+        let family = self.family();
         let history = &mut self.history;
         history.outcome = Some(outcome);
         let Some(good) = outcome.good() else {
             history.indeterminate = history.indeterminate.saturating_add(1);
             return false;
         };
-        register::record(&mut history.registers, outcome, self.family, self.compat);
+        register::record(&mut history.registers, outcome, family, self.compat);
         history.last_ns = if is_reception(outcome) { duration_ns } else { 0 };
         if good {
             average::add(&mut history.average_s, &mut self.rate, duration_ns as f64 / 1e9);

@@ -21,6 +21,7 @@ fn plan(target_count: u32, slot_count: u32, kind: ProbeKind) -> Plan {
         identity: u128::from(index),
         probe: ProbeIndex(0),
         family: Family::Ipv4,
+        second: None,
         initial: 0,
     };
     let judge = |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };

@@ -21,6 +21,7 @@ fn plan(target_count: u32, rule: Rule, initial: u8, probe: ProbeSpec, slot_count
         identity: identity(&index.to_be_bytes(), 80, b""),
         probe: ProbeIndex(0),
         family: Family::Ipv4,
+        second: None,
         initial,
     };
     let judge = |index| JudgeSpec { target: TargetIndex(index), rule, on_unknown: OnUnknown::Keep };

@@ -49,13 +49,14 @@ pub(super) fn words(text: &OutcomeText, formatter: &mut fmt::Formatter<'_>) -> O
         Outcome::TimedOut { phase: Phase::Send } => {
             return Some(formatter.write_str("Short write error 0 (Success)"));
         }
-        Outcome::Truncated => {
+        Outcome::Truncated | Outcome::OpenedLate => {
+            let verb = if text.outcome == Outcome::OpenedLate { "Open" } else { "Poll" };
             let seconds = |span_ns| span_ns as f64 / 1e9;
             let timeout_s = seconds(text.timeout_ns);
             let exceeded_s = seconds(text.duration_ns.saturating_sub(text.timeout_ns));
             return Some(write!(
                 formatter,
-                "Poll timeout {timeout_s:.3}s exceeded by {exceeded_s:.3}s"
+                "{verb} timeout {timeout_s:.3}s exceeded by {exceeded_s:.3}s"
             ));
         }
         Outcome::Empty => return Some(formatter.write_str("Empty response")),
@@ -91,7 +92,7 @@ mod tests {
         let timed_out = |phase| Outcome::TimedOut { phase };
         let good = Outcome::Answered { status: 200, good: true };
         let malformed = Outcome::Malformed(Malformed::StatusLine);
-        let table: [(Outcome, &[u8], &str); 12] = [
+        let table: [(Outcome, &[u8], &str); 13] = [
             (good, b"HTTP/1.1 200 \"OK\"", "HTTP/1.1 200 \"OK\""),
             (malformed, b"FROBOZ 200 OK", "FROBOZ 200 OK"),
             (malformed, b"", ""),
@@ -103,6 +104,7 @@ mod tests {
             (timed_out(Phase::Receive), b"H", "Poll error 110 (Connection timed out)"),
             (timed_out(Phase::Send), b"", "Short write error 0 (Success)"),
             (Outcome::Truncated, b"H", "Poll timeout 2.000s exceeded by 0.002s"),
+            (Outcome::OpenedLate, b"", "Open timeout 2.000s exceeded by 0.002s"),
             (
                 Outcome::Indeterminate(LocalFault::Errno { errno: 99 }),
                 b"",

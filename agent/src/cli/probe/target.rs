@@ -179,6 +179,7 @@ impl Settings {
             identity: hash::identity(text.as_bytes(), port, &endpoint.request),
             probe: *probe,
             family: endpoint.address.family(),
+            second: endpoint.second.as_ref().map(Address::family),
             initial: self.of(target).probing.initial,
         }
     }
@@ -292,7 +293,7 @@ fn endpoint(address: Address, path: Option<&str>, host: &str) -> (ProbeIndex, En
     let probe = if path.is_some() { HTTP } else { TCP };
     // By FIN: at this rate TIME_WAIT costs nothing, and no server logs a reset.
     let (close, socket) = (CloseMode::Fin, SocketOptions::default());
-    (probe, Endpoint { address, request, proxy_v1: false, close, socket })
+    (probe, Endpoint { address, second: None, request, proxy_v1: false, close, socket })
 }
 
 /// `HOST:PORT` from what was written, with `port` when it has none.

@@ -7,6 +7,7 @@ use sickbay_core::plan::Compat;
 
 use super::ProbeArgs;
 use super::target::{Own, Settings, UsageError, refuse};
+use crate::address::Address;
 use crate::engine::Endpoint;
 use crate::fleet::{CloseMode, SocketOptions};
 use crate::vcl::{self, Backend, Probe, Vcl};
@@ -45,7 +46,11 @@ fn resolve(vcl: &Vcl, arguments: &ProbeArgs) -> Result<Settings, UsageError> {
             Ok((target, other)) => {
                 if let Some(other) = other {
                     let (name, address) = (&target.0, &target.1.address);
-                    notes.push(format!("{name}: probing {address}, not {}", other.ip()));
+                    let other = other.ip();
+                    notes.push(match target.1.second {
+                        None => format!("{name}: probing {address}, not {other}"),
+                        Some(_) => format!("{name}: probing {address}, or {other} when that fails"),
+                    });
                 }
                 targets.push(target);
             }
@@ -80,6 +85,7 @@ fn target(
     // By FIN, as Varnish closes.
     let endpoint = Endpoint {
         address: located.address,
+        second: located.other.filter(|_| compat.is_varnish()).map(Address::from),
         request: backend.sent(&probe.parameters),
         proxy_v1: backend.proxy_header == 1,
         close: CloseMode::Fin,

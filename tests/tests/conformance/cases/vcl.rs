@@ -13,6 +13,7 @@ use sickbay_lab::private;
 use sickbay_tests::varnish::read_log;
 
 use super::{OK, bits};
+use crate::families::name_both_addresses;
 
 /// What `sickbay probe --vcl` says, and its exit code, for this VCL.
 fn probe_vcl(vcl: &str, words: &[&str]) -> (Option<i32>, Vec<u8>) {
@@ -139,14 +140,10 @@ fn o00004_proxy_header_2_stands_before_the_request_over_tcp_and_over_a_unix_sock
     assert_eq!(over_unix.recv().unwrap(), sent("0.0.0.0"));
 }
 
-/// The name stands in a hosts file of this private environment's own.
 #[test]
 fn host_with_two_families_is_probed_by_the_preferred_one_and_the_other_is_named() {
     private::require();
-    let hosts = private::scratch().join("hosts");
-    std::fs::write(&hosts, "127.0.0.1 dual.test\n::1 dual.test\n").unwrap();
-    let bound = Command::new("mount").arg("--bind").arg(&hosts).arg("/etc/hosts").status().unwrap();
-    assert!(bound.success());
+    name_both_addresses();
     let request = b"GET / HTTP/1.1\r\nHost: dual.test\r\nConnection: close\r\n\r\n";
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

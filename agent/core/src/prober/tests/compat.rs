@@ -141,3 +141,83 @@ proptest! {
         prop_assert_eq!(answered(&pieces), answered(&[&bytes]));
     }
 }
+
+/// A target with an IPv4 address and an IPv6 one.
+fn dual(compat: Compat) -> Bench {
+    let mut plan = compat_plan(compat);
+    plan.targets[0].second = Some(Family::Ipv6);
+    Bench::new(&plan)
+}
+
+/// Takes the close of the first address and the start to the second.
+fn turned(bench: &mut Bench, slot: SlotIndex, connect_only: bool) {
+    assert_eq!(bench.prober.poll_report(), None, "it is not over");
+    bench.close(slot);
+    let target = TargetIndex(0);
+    assert_eq!(bench.poll(), Some(Command::StartSecond { slot, target, connect_only }));
+}
+
+#[test]
+fn second_address_is_tried_when_the_first_refuses() {
+    let mut bench = dual(Compat::VARNISH);
+    let slot = bench.start();
+    bench.failed(slot, Phase::Connect, ECONNREFUSED);
+    turned(&mut bench, slot, false);
+    bench.event(slot, Event::Received(OK));
+    assert_eq!(bench.poll(), Some(Command::Receive { slot }));
+    bench.event(slot, Event::Received(b""));
+    assert_eq!(bench.report().outcome, Outcome::Answered { status: 200, good: true });
+    assert_eq!(bench.history().registers, [0, 1, 0, 0, 1, 0, 1, 1]);
+    bench.close(slot);
+    // The next probe begins with the first address again.
+    let slot = bench.start();
+    bench.event(slot, Event::Received(b""));
+    assert_eq!(bench.history().registers, [1, 2, 0, 0, 3, 0, 2, 2]);
+}
+
+#[test]
+fn last_error_is_told_when_both_addresses_fail() {
+    let mut bench = dual(Compat::VARNISH);
+    let slot = bench.start();
+    bench.failed(slot, Phase::Connect, ECONNREFUSED);
+    turned(&mut bench, slot, false);
+    bench.failed(slot, Phase::Connect, 113);
+    let report = bench.report();
+    assert_eq!(report.outcome, Outcome::Failed { phase: Phase::Connect, errno: 113 });
+    assert_eq!(bench.history().registers, [0; 8]);
+    bench.close(slot);
+}
+
+#[test]
+fn two_black_holes_take_twice_the_timeout_and_a_late_connection_is_late() {
+    for opens in [false, true] {
+        let mut bench = dual(Compat::VARNISH);
+        let slot = bench.start();
+        let start = bench.now;
+        assert_eq!(bench.next(), Command::Cancel { slot });
+        bench.failed(slot, Phase::Connect, ECANCELED);
+        turned(&mut bench, slot, true);
+        if opens {
+            bench.event(slot, Event::Connected);
+            assert_eq!(bench.report().outcome, Outcome::OpenedLate);
+            assert_eq!(bench.history().registers, [0, 1, 0, 0, 0, 0, 0, 0]);
+        } else {
+            assert_eq!(bench.next(), Command::Cancel { slot });
+            assert_eq!(bench.now - start, 2 * 200 * MS);
+            bench.failed(slot, Phase::Connect, ECANCELED);
+            let report = bench.report();
+            assert_eq!(report.outcome, Outcome::TimedOut { phase: Phase::Connect });
+            assert_eq!(report.duration_ns, 400 * MS);
+        }
+        bench.close(slot);
+    }
+}
+
+#[test]
+fn second_address_is_not_tried_without_varnishs_behaviour() {
+    let mut bench = dual(Compat::Off);
+    let slot = bench.start();
+    bench.failed(slot, Phase::Connect, ECONNREFUSED);
+    let failed = Outcome::Failed { phase: Phase::Connect, errno: ECONNREFUSED };
+    assert_eq!(bench.report().outcome, failed);
+}

@@ -273,6 +273,9 @@ impl Watch {
                 assert!(held <= self.slots.len() / 2, "suspect targets hold {held} slots");
                 self.starts += 1;
             }
+            Occurrence::Command(Command::StartSecond { target, .. }) => {
+                panic!("{target:?} has one address");
+            }
             Occurrence::Command(
                 Command::Receive { slot } | Command::Discard { slot } | Command::Cancel { slot },
             ) => {
