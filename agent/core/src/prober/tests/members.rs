@@ -11,7 +11,7 @@ fn roomy(target_count: u32, slot_count: u32, targets: u32, judges: u32) -> Plan 
 }
 
 fn spec(initial: u8) -> TargetSpec {
-    TargetSpec { identity: 77, probe: ProbeIndex(0), family: Family::Ipv6, initial }
+    TargetSpec { identity: 77, probe: ProbeIndex(0), family: Family::Ipv6, initial, second: None }
 }
 
 const fn judge(target: TargetIndex) -> JudgeSpec {

@@ -12,6 +12,7 @@ fn spec(number: u32) -> TargetSpec {
         probe: ProbeIndex(0),
         family: Family::Ipv4,
         initial: 2,
+        second: None,
     }
 }
 
