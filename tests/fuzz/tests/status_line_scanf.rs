@@ -1,22 +1,10 @@
 //! The status line's reading is the C library's own `sscanf`'s, on lines made by a generator.
-#![expect(unsafe_code, reason = "sscanf is called in the C library")]
-
-use std::ffi::CString;
 
 use sickbay_core::reply::scanned_status;
 use sickbay_core::sim::Random;
+use sickbay_fuzz::reply::scanned;
 
 const LINES: u32 = 20_000;
-
-/// What Varnish has as its status; `None` when the line does not match.
-fn scanf(line: &[u8]) -> Option<u32> {
-    let line = CString::new(line).expect("lines have no NUL");
-    let mut status: libc::c_uint = 0;
-    // SAFETY: both strings end with a NUL, and the format stores one unsigned int, for which there
-    // is room.
-    let count = unsafe { libc::sscanf(line.as_ptr(), c"HTTP/%*f %u".as_ptr(), &raw mut status) };
-    (count == 1).then_some(status)
-}
 
 /// Lines near the ones that match: parts of each kind, now and then with a byte changed.
 fn line(random: &mut Random) -> Vec<u8> {
@@ -70,7 +58,7 @@ fn status_is_what_the_c_library_scans() {
     let mut matched = 0;
     for _ in 0..LINES {
         let line = line(&mut random);
-        let expected = scanf(&line);
+        let expected = scanned(&line);
         assert_eq!(scanned_status(&line), expected, "{}", line.escape_ascii());
         matched += u32::from(expected.is_some());
     }
