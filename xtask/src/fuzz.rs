@@ -90,7 +90,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let workers: Vec<_> = (0..arguments.jobs).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect()
     });
-    let reports: Vec<Report> = worked.into_iter().collect::<Result<Vec<_>>>()?.concat();
+    let mut reports: Vec<Report> = worked.into_iter().collect::<Result<Vec<_>>>()?.concat();
+    reports.sort_by_key(|report| TARGETS.iter().position(|target| target.name == report.name));
     println!("\n{}", Report::HEADER);
     reports.iter().for_each(|report| println!("{report}"));
     let broken = reports.iter().any(|report| !report.broken.is_empty());

@@ -42,13 +42,24 @@ fn line(stream: &[u8]) -> &[u8] {
 }
 
 fn expected(stream: &[u8]) -> Judged {
-    if stream.is_empty() {
-        return Judged::Empty;
+    match scanned(line(stream)) {
+        _ if stream.is_empty() => Judged::Empty,
+        Some(status) => Judged::Status(status),
+        None => Judged::NoStatus,
     }
-    let line = CString::new(line(stream)).expect("it is cut at a NUL");
+}
+
+/// What Varnish has as its status; `None` when the line does not match.
+///
+/// # Panics
+///
+/// When the line has a NUL.
+#[must_use]
+pub fn scanned(line: &[u8]) -> Option<u32> {
+    let line = CString::new(line).expect("lines have no NUL");
     let mut status: libc::c_uint = 0;
     // SAFETY: both strings end with a NUL, and the format stores one unsigned int, for which there
     // is room.
     let count = unsafe { libc::sscanf(line.as_ptr(), c"HTTP/%*f %u".as_ptr(), &raw mut status) };
-    if count == 1 { Judged::Status(status) } else { Judged::NoStatus }
+    (count == 1).then_some(status)
 }

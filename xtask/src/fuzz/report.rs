@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 /// What came of fuzzing one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Report {
-    name: String,
+    /// The target's.
+    pub(super) name: String,
     /// Inputs that were tried.
     executions: u64,
     /// Edges of the code that were reached, before and after.

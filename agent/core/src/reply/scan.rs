@@ -4,7 +4,7 @@
 //! `inf`, `nan`, hexadecimal digits and exponents all do. A conversion takes as many bytes as could
 //! belong to it and never gives one back; of those that then do not make a number it takes what
 //! `strtof` and `strtoul` would. Blanks before a number are passed over, also where the format has
-//! none. Everything here is compared with the C library itself by a test of the agent.
+//! none. Everything here is compared with the C library itself by a target of the fuzzer.
 
 /// The number where an HTTP status stands, if there is one. `line` has no NUL.
 #[must_use]
