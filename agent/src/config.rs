@@ -8,9 +8,11 @@
 mod agent;
 mod assembly;
 mod backend_list;
+mod claims;
 mod endpoint;
 mod example;
 mod name;
+mod percent;
 mod pools;
 mod probes;
 mod problem;
@@ -20,9 +22,11 @@ mod services;
 pub mod settings;
 mod shape;
 mod source;
+mod steering;
 mod summary;
 mod tables;
 mod time;
+mod traffic;
 mod traps;
 mod vcl_backends;
 
@@ -39,7 +43,8 @@ use self::agent::Agent;
 use self::problem::Report;
 use self::services::DraftService;
 use self::settings::Settings;
-use crate::fleet::{Fleet, Service};
+use self::tables::Tables;
+use crate::fleet::{BackupTable, Fleet, Service};
 
 /// What the command line puts in place of the file's own settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,6 +136,8 @@ fn validate(
     }
     let services = services::validate(settings, report);
     let attachments = services::validate_attachments(settings, report);
+    let steering = steering::validate(settings, report);
+    let guard = steering::validate_guard(settings, report);
     if drafts.is_empty() && !report.has_errors() {
         report.error(
             &[],
@@ -161,6 +168,8 @@ fn validate(
         backends: assembled.backends,
         services,
         attachments,
+        steering,
+        guard,
     })
 }
 
@@ -168,23 +177,28 @@ fn steer(
     settings: &Settings,
     agent: &Agent,
     drafts: Vec<DraftService>,
-    tables: &[(u32, u32)],
+    tables: &[Tables],
 ) -> Vec<Service> {
     let named = settings.service.iter().zip(drafts).zip(tables);
     named
-        .map(|(((name, written), draft), (slot_first, slot_count))| Service {
+        .map(|(((name, written), draft), tables)| Service {
             name: name.clone(),
-            address: draft.address,
-            port: draft.port,
-            protocol: written.protocol,
+            traffic: draft.traffic.expect("a draft without errors has its traffic"),
             pool: draft.pool,
+            backup: draft.backup.zip(tables.backup).map(|(pool, (slot_first, slot_count))| {
+                BackupTable { pool, slot_first, slot_count }
+            }),
             mode: written.mode,
+            hash: written.hash,
             all_sick: written.all_sick,
-            on_sick: written.on_sick,
+            on_sick_tcp: written.on_sick_tcp,
+            on_sick_udp: written.on_sick_udp,
+            stale: written.stale,
+            stale_after_ns: draft.stale_after_ns,
             udp_idle_ns: draft.udp_idle_ns,
             seed: agent.seed,
-            slot_first: *slot_first,
-            slot_count: *slot_count,
+            slot_first: tables.own.0,
+            slot_count: tables.own.1,
         })
         .collect()
 }

@@ -1,7 +1,6 @@
 //! `sickbay service`: list services, how their pools are, and the kernel's counters.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -85,7 +84,7 @@ fn table(views: &[ServiceView]) -> Table {
     for view in views {
         let mut cells = vec![
             view.name.as_str().into(),
-            SocketAddr::new(view.address, view.port).to_string().into(),
+            address_text(view).into(),
             view.protocol.as_str().into(),
             view.mode.as_str().into(),
             view.pool.as_str().into(),
@@ -103,6 +102,17 @@ fn table(views: &[ServiceView]) -> Table {
         table.push(cells, String::new());
     }
     table
+}
+
+/// `198.51.100.1:80`, `[2001:db8::/48]:80,8000-8099`, `192.0.2.0/24:any`; a protocol without ports
+/// has none.
+fn address_text(view: &ServiceView) -> String {
+    let address = &view.address;
+    match view.protocol.as_str() {
+        "tcp" | "udp" | "any" if address.contains(':') => format!("[{address}]:{}", view.ports),
+        "tcp" | "udp" | "any" => format!("{address}:{}", view.ports),
+        _ => address.clone(),
+    }
 }
 
 fn healthy(healthy: u32, total: u32) -> Cell {
@@ -134,14 +144,18 @@ mod tests {
     fn web() -> ServiceView {
         ServiceView {
             name: "web".to_owned(),
-            address: "2001:db8::80".parse().expect("an address"),
-            port: 80,
+            address: "2001:db8::80".to_owned(),
+            ports: "80".to_owned(),
             protocol: "tcp".to_owned(),
             pool: "nginx".to_owned(),
+            backup: None,
             mode: "dsr".to_owned(),
             all_sick: "open".to_owned(),
             healthy: 7,
             total: 8,
+            panics: false,
+            backup_healthy: 0,
+            backup_total: 0,
             slots: 1021,
             attached: Vec::new(),
             counters: None,
@@ -157,6 +171,17 @@ Service  Address            Proto  Mode  Pool   Healthy  Attached
 web      [2001:db8::80]:80  tcp    dsr   nginx      7/8  no
 "
         );
+    }
+
+    #[test]
+    fn address_has_its_ports_unless_the_protocol_has_none() {
+        let shown = |address: &str, ports: &str, protocol: &str| {
+            let (address, ports) = (address.to_owned(), ports.to_owned());
+            super::address_text(&ServiceView { address, ports, protocol: protocol.into(), ..web() })
+        };
+        assert_eq!(shown("192.0.2.0/24", "80,8000-8099", "tcp"), "192.0.2.0/24:80,8000-8099");
+        assert_eq!(shown("2001:db8::/48", "any", "any"), "[2001:db8::/48]:any");
+        assert_eq!(shown("192.0.2.1", "any", "gre"), "192.0.2.1");
     }
 
     #[test]

@@ -61,6 +61,7 @@ pub(super) fn assemble(
             backends: first..backends.len(),
             first_word,
             word_count,
+            panic: draft.panic,
         });
     }
     Assembled { targets: targets.list, pools, backends }

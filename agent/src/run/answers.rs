@@ -19,7 +19,7 @@ use crate::control::view::{
     StatusView,
 };
 use crate::engine::monotonic_now;
-use crate::fleet::{AllSick, Backend, Fleet, Mode, Protocol, Service};
+use crate::fleet::{Backend, Fleet, Service, shown_network};
 use crate::graph;
 use crate::kernel::{Attached, AttachedMode, Counters};
 use crate::shard::{RequestError, ShardRequest, Shards};
@@ -147,20 +147,36 @@ impl Answers {
         records.min_by_key(|(record, _)| rank(record)).expect("a backend has a target")
     }
 
+    /// Backends of a pool that take new flows.
+    fn pool_count(&self, pool: usize) -> u32 {
+        let pool = u32::try_from(pool).expect("pools are counted in u32");
+        u32::try_from(self.board.pool_count(pool)).unwrap_or(u32::MAX)
+    }
+
+    /// Backends of a pool.
+    fn pool_total(&self, pool: usize) -> u32 {
+        let backends = self.fleet.pools[pool].backends.len();
+        u32::try_from(backends).expect("backends are counted in u32")
+    }
+
     fn service_view(&self, index: u32, service: &Service) -> ServiceView {
         let pool = &self.fleet.pools[service.pool];
         let counters = self.is_attached().then(|| self.counters.service(index).ok()).flatten();
-        let pool_index = u32::try_from(service.pool).expect("pools are counted in u32");
+        let backup = service.backup.map(|backup| backup.pool);
         ServiceView {
             name: service.name.clone(),
-            address: service.address,
-            port: service.port,
-            protocol: protocol_word(service.protocol).to_owned(),
+            address: shown_network(service.traffic.network),
+            ports: service.traffic.ports.to_string(),
+            protocol: service.traffic.protocol.to_string(),
             pool: pool.name.clone(),
-            mode: mode_word(service.mode).to_owned(),
-            all_sick: all_sick_word(service.all_sick).to_owned(),
-            healthy: u32::try_from(self.board.pool_count(pool_index)).unwrap_or(u32::MAX),
-            total: u32::try_from(pool.backends.len()).expect("backends are counted in u32"),
+            backup: backup.map(|backup| self.fleet.pools[backup].name.clone()),
+            mode: service.mode.word().to_owned(),
+            all_sick: service.all_sick.word().to_owned(),
+            healthy: self.pool_count(service.pool),
+            total: self.pool_total(service.pool),
+            panics: false,
+            backup_healthy: backup.map_or(0, |backup| self.pool_count(backup)),
+            backup_total: backup.map_or(0, |backup| self.pool_total(backup)),
             slots: service.slot_count,
             attached: self.attached_views(),
             counters: counters.map(Into::into),
@@ -356,26 +372,5 @@ fn attached_view(attached: &Attached) -> AttachedView {
         interface: attached.interface.clone(),
         program: program.to_owned(),
         mode: mode.to_owned(),
-    }
-}
-
-const fn protocol_word(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Tcp => "tcp",
-        Protocol::Udp => "udp",
-    }
-}
-
-const fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Observe => "observe",
-        Mode::Dsr => "dsr",
-    }
-}
-
-const fn all_sick_word(all_sick: AllSick) -> &'static str {
-    match all_sick {
-        AllSick::Open => "open",
-        AllSick::Drop => "drop",
     }
 }

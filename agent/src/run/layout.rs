@@ -12,7 +12,7 @@ use sickbay_shared::abi::{BackendRef, Header, ServiceKey, Slot};
 use sickbay_shared::limits::WORD_BACKENDS;
 
 use crate::board::Board;
-use crate::fleet::{AllSick, Fleet, Mode, OnSick, Pool, Protocol, Service};
+use crate::fleet::{AllSick, Fleet, Mode, Pool, Service};
 use crate::kernel::{Datapath, KernelError, Sizes};
 
 /// A heartbeat older than this is stale: ten ticks of the engine, rounded up.
@@ -147,12 +147,10 @@ fn member_identity(address: SocketAddr) -> u64 {
 }
 
 fn key(service: &Service) -> ServiceKey {
-    let (address, family) = address(service.address);
-    let protocol = match service.protocol {
-        Protocol::Tcp => 6,
-        Protocol::Udp => 17,
-    };
-    ServiceKey { address, port: service.port.to_be_bytes(), protocol, family }
+    let (address, family) = address(service.traffic.network.addr());
+    let crate::fleet::Ports::Of(ranges) = &service.traffic.ports else { todo!() };
+    let port = ranges[0].first.to_be_bytes();
+    ServiceKey { address, port, protocol: service.traffic.protocol.number().unwrap_or(6), family }
 }
 
 fn record(service: &Service, index: u32) -> abi::Service {
@@ -168,11 +166,9 @@ fn record(service: &Service, index: u32) -> abi::Service {
         },
         all_sick: match service.all_sick {
             AllSick::Open => abi::ALL_SICK_OPEN,
-            AllSick::Drop => abi::ALL_SICK_DROP,
+            AllSick::Drop | AllSick::Reset => abi::ALL_SICK_DROP,
         },
-        on_sick: match service.on_sick {
-            OnSick::Keep => abi::ON_SICK_KEEP,
-        },
+        on_sick: abi::ON_SICK_KEEP,
         udp_idle_ns: service.udp_idle_ns,
         ..abi::Service::default()
     }
