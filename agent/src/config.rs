@@ -150,6 +150,7 @@ fn validate(
     }
     let tables = tables::place(settings, &services, &drafts, report);
     let services = steer(settings, &agent, services, &tables);
+    let service_keys = claims::resolve(&services, report);
     let names: Vec<&str> = settings.pool.keys().map(String::as_str).collect();
     let assembled = assembly::assemble(&names, drafts, &probes, report);
     if report.has_errors() {
@@ -167,6 +168,7 @@ fn validate(
         pools: assembled.pools,
         backends: assembled.backends,
         services,
+        service_keys,
         attachments,
         steering,
         guard,

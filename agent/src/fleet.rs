@@ -9,6 +9,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
+use sickbay_shared::limits;
+
+use crate::kernel::Sizes;
+use crate::service_keys::ServiceKeys;
 
 /// Services and their policies.
 mod service;
@@ -43,6 +47,8 @@ pub struct Fleet {
     pub backends: Vec<Backend>,
     /// Services.
     pub services: Vec<Service>,
+    /// What finds them.
+    pub service_keys: ServiceKeys,
     /// Interfaces to attach to.
     pub attachments: Vec<Attachment>,
     /// What the kernel program may spend.
@@ -64,6 +70,18 @@ pub struct Steering {
     pub answers_per_second: u32,
     /// Dropped packets it may tell of; 0 = none.
     pub drop_samples_per_second: u32,
+}
+
+impl Default for Steering {
+    fn default() -> Self {
+        Self {
+            flow_entries: Sizes::FLOWS_DEFAULT,
+            syn_entries_per_second: limits::EMBRYONIC_INSERTS_PER_SECOND,
+            flow_entries_per_second: limits::FLOW_INSERTS_PER_SECOND,
+            answers_per_second: limits::REPLIES_PER_SECOND,
+            drop_samples_per_second: limits::DROP_RECORDS_PER_SECOND,
+        }
+    }
 }
 
 /// When verdicts that condemn many of a pool at once are held.

@@ -23,6 +23,8 @@ mod datapath;
 mod detach;
 /// What can go wrong, with the remedy.
 mod error;
+/// How much kernel memory the maps take.
+pub mod memory;
 /// The pin directory: made, locked, undone.
 mod pins;
 /// How much room each map has.

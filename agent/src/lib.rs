@@ -26,6 +26,8 @@ pub mod netlink;
 pub mod publish;
 /// `sickbay run`: the order in which the parts start and stop.
 pub mod run;
+/// From services to the keys that the kernel looks them up by.
+pub mod service_keys;
 /// Targets over cores: one pinned thread, one engine and one plan each.
 pub mod shard;
 /// Varnish's configuration language, as far as probing goes.

@@ -20,12 +20,16 @@ use crate::control::journal::Journal;
 use crate::control::server::{ControlServer, Options as ControlOptions};
 use crate::fleet::Fleet;
 use crate::host;
-use crate::kernel::{self, Attached, Datapath, Flows};
+use crate::kernel::{self, Attached, Datapath, Flows, Sizes};
 use crate::neighbours::Neighbours;
 use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
 
+use alarms::Alarms;
 use answers::Answers;
+
+/// What an operator is to be told at once.
+mod alarms;
 
 /// What the control plane is told of the running agent.
 mod answers;
@@ -92,7 +96,7 @@ impl Agent {
         let generation = Board::open(&fleet.pin_directory)
             .and_then(|board| board.checked_header())
             .map_or(1, |header| header.generation + 1);
-        let sizes = layout::sizes(&fleet, shards);
+        let sizes = Sizes::of(&fleet, shards);
         let mut datapath =
             Datapath::load(kernel::object()?, &sizes, &fleet.pin_directory, Flows::Fresh)?;
         datapath.check(&fleet.attachments)?;
@@ -121,7 +125,9 @@ impl Agent {
     /// Attaches when the verdicts are there, then waits for a signal.
     fn serve(&mut self, signals: &Signals) -> anyhow::Result<()> {
         let limit = Instant::now() + Duration::from_nanos(self.fleet.start_timeout_ns);
+        let mut alarms = Alarms::new(&self.fleet, self.answers.board());
         loop {
+            alarms.look(&self.fleet, self.answers.board());
             if !self.attached && self.may_attach(limit) {
                 self.attach()?;
             }
@@ -154,6 +160,8 @@ impl Agent {
 
     fn attach(&mut self) -> anyhow::Result<()> {
         let datapath = self.datapath.as_mut().expect("the datapath is there until stop");
+        // Not before: a pool whose backends have no verdict yet is not one that fell.
+        layout::lay_out_panics(&self.fleet, self.answers.board());
         let attached = datapath.attach(&self.fleet.attachments)?;
         self.attached = true;
         for program in &attached {

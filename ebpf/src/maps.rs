@@ -3,15 +3,21 @@
 //! The sizes here are the least that load; the loader sets the real ones.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
-use aya_ebpf::btf_maps::{Array, HashMap, LruHashMap, PerCpuArray};
+use aya_ebpf::btf_maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 use sickbay_shared::abi::{
-    Backend, BackendCounters, FlowEntry, FlowKeyV4, FlowKeyV6, GlobalCounters, Header, Heartbeat,
-    Pool, Service, ServiceCounters, ServiceKey, Slot, TargetRecord,
+    Backend, BackendCounters, Budget, FlowEntry, FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey,
+    GlobalCounters, Header, Heartbeat, Pool, Service, ServiceCounters, ServiceKey, Slot,
+    TargetRecord,
 };
 
 /// An array that the agent maps into its memory.
 type Mapped<T> = Array<T, 64, { BPF_F_MMAPABLE as usize }>;
+/// What follows the length in an [`AddressPrefixKey`](sickbay_shared::abi::AddressPrefixKey): the
+/// map's own type of key begins with that length.
+pub(crate) type AddressPrefix = [u8; 20];
+/// The same of a [`PortPrefixKey`](sickbay_shared::abi::PortPrefixKey).
+pub(crate) type PortPrefix = [u8; 8];
 
 #[btf_map]
 pub(crate) static HEADER: Array<Header, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
@@ -30,7 +36,13 @@ pub(crate) static POOLS: Array<Pool, 64> = Array::new();
 #[btf_map]
 pub(crate) static POOL_COUNTS: Mapped<u64> = Mapped::new();
 #[btf_map]
-pub(crate) static SERVICES: HashMap<ServiceKey, Service, 64> = HashMap::new();
+pub(crate) static SERVICE_KEYS: HashMap<ServiceKey, u32, 64> = HashMap::new();
+#[btf_map]
+pub(crate) static ADDRESS_PREFIXES: LpmTrie<AddressPrefix, u32, 64> = LpmTrie::new();
+#[btf_map]
+pub(crate) static PORT_PREFIXES: LpmTrie<PortPrefix, u32, 64> = LpmTrie::new();
+#[btf_map]
+pub(crate) static SERVICES: Mapped<Service> = Mapped::new();
 #[btf_map]
 pub(crate) static SLOTS: Mapped<Slot> = Mapped::new();
 #[btf_map]
@@ -41,6 +53,17 @@ pub(crate) static TARGETS: Mapped<TargetRecord> = Mapped::new();
 pub(crate) static FLOWS_V4: LruHashMap<FlowKeyV4, FlowEntry, 64> = LruHashMap::new();
 #[btf_map]
 pub(crate) static FLOWS_V6: LruHashMap<FlowKeyV6, FlowEntry, 64> = LruHashMap::new();
+#[btf_map]
+pub(crate) static EMBRYONIC_V4: LruHashMap<FlowKeyV4, FlowEntry, 64> = LruHashMap::new();
+#[btf_map]
+pub(crate) static EMBRYONIC_V6: LruHashMap<FlowKeyV6, FlowEntry, 64> = LruHashMap::new();
+#[btf_map]
+pub(crate) static FRAGMENTS: LruHashMap<FragmentKey, FragmentEntry, 64> = LruHashMap::new();
+#[btf_map]
+pub(crate) static BUDGETS: PerCpuArray<Budget, 1> = PerCpuArray::new();
+/// Of no type: a ring buffer's values have no size, and libbpf refuses one whose type has.
+#[btf_map]
+pub(crate) static DROPS: RingBuf<(), 4096> = RingBuf::new();
 #[btf_map]
 pub(crate) static SERVICE_COUNTERS: PerCpuArray<ServiceCounters, 64> = PerCpuArray::new();
 #[btf_map]

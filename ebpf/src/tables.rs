@@ -1,32 +1,65 @@
 //! The maps as the decision's tables and counters.
 #![expect(unsafe_code, reason = "map values are shared memory; the helpers hand out pointers")]
 
-use core::ptr::addr_of;
+use core::ptr::{self, addr_of};
 
 use aya_ebpf::bindings::BPF_ANY;
+use aya_ebpf::btf_maps::lpm_trie::Key;
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::generated::bpf_ktime_get_coarse_ns;
 use sickbay_shared::abi::{
-    Backend, BackendCounters, BackendRef, FlowEntry, FlowKeyV4, FlowKeyV6, GlobalCounters, Pool,
-    Service, ServiceCounters, ServiceKey, Slot,
+    AddressPrefixKey, Backend, BackendCounters, BackendRef, FlowEntry, FlowKeyV4, FlowKeyV6,
+    GlobalCounters, HEADER_HAS_PREFIXES, Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey,
+    Slot,
 };
 use sickbay_shared::counters::Counters;
 use sickbay_shared::packet::Flow;
+use sickbay_shared::service::NO_SERVICE;
 use sickbay_shared::tables::{Bitmap, NextHop, Tables};
 
-use crate::maps;
+use crate::maps::{self, AddressPrefix, PortPrefix};
 
 /// The maps of this object.
 pub(crate) struct Maps;
 
 impl Tables for Maps {
     #[inline(always)]
-    fn service(&self, flow: &Flow) -> Option<&Service> {
-        let key = flow.service_key();
+    fn service_by_key(&self, key: &[u32; 5]) -> u32 {
         // SAFETY: the words are the key's bytes.
         let key: &ServiceKey = unsafe { &*key.as_ptr().cast() };
-        // SAFETY: the agent replaces values whole, and deletes none that a program may be using.
-        unsafe { maps::SERVICES.get(key) }
+        // SAFETY: the agent stores values whole, and a deleted one stays a number.
+        unsafe { maps::SERVICE_KEYS.get(key) }.copied().unwrap_or(NO_SERVICE)
+    }
+
+    #[inline(always)]
+    fn has_prefixes(&self) -> bool {
+        match maps::HEADER.get_ptr(0) {
+            // SAFETY: the map's element lives as long as the program; its field is aligned.
+            Some(header) => unsafe {
+                addr_of!((*header).flags).read_volatile() & HEADER_HAS_PREFIXES != 0
+            },
+            None => false,
+        }
+    }
+
+    #[inline(always)]
+    fn address_prefix(&self, key: &AddressPrefixKey) -> Option<u32> {
+        // SAFETY: the map's key is a packed struct of the same length, whose first word is the
+        // number of bits too.
+        let key: &Key<AddressPrefix> = unsafe { &*ptr::from_ref(key).cast() };
+        maps::ADDRESS_PREFIXES.get(key).copied()
+    }
+
+    #[inline(always)]
+    fn port_prefix(&self, key: &PortPrefixKey) -> u32 {
+        // SAFETY: as above.
+        let key: &Key<PortPrefix> = unsafe { &*ptr::from_ref(key).cast() };
+        maps::PORT_PREFIXES.get(key).copied().unwrap_or(NO_SERVICE)
+    }
+
+    #[inline(always)]
+    fn service(&self, index: u32) -> Option<&Service> {
+        maps::SERVICES.get(index)
     }
 
     #[inline(always)]
@@ -40,8 +73,8 @@ impl Tables for Maps {
     }
 
     #[inline(always)]
-    fn pool_count(&self, pool: u32) -> u32 {
-        read(&maps::POOL_COUNTS, pool).unwrap_or_default() as u32
+    fn pool_count(&self, pool: u32) -> u64 {
+        read(&maps::POOL_COUNTS, pool).unwrap_or_default()
     }
 
     #[inline(always)]
@@ -133,6 +166,11 @@ impl Tables for Maps {
     }
 
     #[inline(always)]
+    fn service_by_prefix(&self, high: u64, low: u64, last: u32) -> u32 {
+        searches::sickbay_service_by_prefix(high, low, last)
+    }
+
+    #[inline(always)]
     fn rehash(&self, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
         BackendRef(searches::sickbay_rehash(slot_first, slot_count, hash))
     }
@@ -156,10 +194,16 @@ impl Tables for Maps {
 /// The searches as global functions: exported, so that their linkage says so, and of numbers only,
 /// which is all that the verifier takes for granted of them.
 mod searches {
-    use sickbay_shared::select;
     use sickbay_shared::tables::Bitmap;
+    use sickbay_shared::{select, service};
 
     use super::Maps;
+
+    #[unsafe(no_mangle)]
+    #[inline(never)]
+    pub(super) extern "C" fn sickbay_service_by_prefix(high: u64, low: u64, last: u32) -> u32 {
+        service::find_by_prefix(&Maps, high, low, last)
+    }
 
     #[unsafe(no_mangle)]
     #[inline(never)]

@@ -179,7 +179,7 @@ impl World {
             IpAddr::V6(address) => (address.octets(), 6),
         };
         let key = ServiceKey { address: octets, port: port.to_be_bytes(), protocol, family };
-        self.tables.services.insert(key, service);
+        self.tables.put_service(key, service);
         self.services.push((address, port, protocol));
     }
 

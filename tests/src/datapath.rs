@@ -106,6 +106,8 @@ pub fn small_sizes() -> Sizes {
         slots: 4096,
         pools: 2,
         flows: 1024,
+        service_keys: 4,
+        ..Sizes::default()
     }
 }
 

@@ -90,6 +90,7 @@ impl Steering {
             .map_max_entries(abi::BACKENDS, WORDS * 64)
             .map_max_entries(abi::BACKEND_COUNTERS, WORDS * 64)
             .map_max_entries(abi::SERVICES, SERVICES)
+            .map_max_entries(abi::SERVICE_KEYS, SERVICES)
             .map_max_entries(abi::SERVICE_COUNTERS, SERVICES)
             .map_max_entries(abi::SLOTS, SLOTS)
             .map_max_entries(abi::FLOWS_V4, FLOWS)
@@ -133,8 +134,9 @@ impl Steering {
         self.put_array(abi::POOL_COUNTS, &old.pool_counts, &new.pool_counts);
         self.put_array(abi::BACKENDS, &old.backends, &new.backends);
         self.put_array(abi::SLOTS, &old.slots, &new.slots);
-        let services = new.services.iter().map(|(key, service)| (*key, *service)).collect();
-        self.put_hash(abi::SERVICES, services);
+        self.put_array(abi::HEADER, &[old.header], &[new.header]);
+        self.put_array(abi::SERVICES, &old.services, &new.services);
+        self.put_hash(abi::SERVICE_KEYS, new.service_keys.clone());
         let (mut v4, mut v6) = (HashMap::new(), HashMap::new());
         for (flow, entry) in new.entries.borrow().iter() {
             let bytes: Vec<u8> = flow.key.iter().flat_map(|word| word.to_ne_bytes()).collect();

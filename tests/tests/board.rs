@@ -2,21 +2,23 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test panic as the test does")]
 
 use std::net::IpAddr;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use aya::maps::{Array, Map, MapData, PerCpuArray, PerCpuValues};
 use sickbay::board::{Board, BoardError, NextHop};
+use sickbay::kernel::memory::{map_bytes, one_map_bytes};
 use sickbay::kernel::syscall::{look_up, pinned, possible_cpu_count};
 use sickbay::kernel::{Counters, Datapath, Flows, Sizes, object};
 use sickbay::neighbours::{Neighbours, Unresolved};
 use sickbay_shared::abi::{
-    Backend, BackendCounters, BackendRef, GlobalCounters, Header, Pool, Service, ServiceCounters,
-    ServiceKey, Slot, TargetRecord,
+    ADDRESS_PREFIXES, Backend, BackendCounters, BackendRef, GlobalCounters, Header, PORT_PREFIXES,
+    Pool, Service, ServiceCounters, ServiceKey, Slot, TargetRecord,
 };
 use sickbay_shared::pod::Pod;
 use sickbay_tests::datapath::{Neighbour, PrivateHost, ip, small_sizes, wait_until};
+use sickbay_tests::figures::show;
 
 /// Reads `map[key]` by system call.
 fn read<T: Pod>(host: &PrivateHost, map: &str, key: &[u8]) -> T {
@@ -106,7 +108,7 @@ fn header_and_heartbeat_are_where_readers_look() {
     board.beat(1);
     let header = element::<Header>(&host, "HEADER", 0);
     assert_eq!(header.magic.to_le_bytes(), *b"sickbay\0");
-    assert_eq!((header.abi_version, header.shard_count), (1, 2));
+    assert_eq!((header.abi_version, header.shard_count), (0x0001_0000, 2));
     let other = Board::open(&host.pins("main")).unwrap();
     assert_eq!(other.checked_header().unwrap(), header);
     assert_eq!(other.last_beat_ns(0), 0);
@@ -139,11 +141,15 @@ fn services_and_pools_are_found_by_their_keys() {
 
     let key = ServiceKey { address: [9; 16], port: [0, 80], protocol: 6, family: 6 };
     let service = Service { hash_seed: 3, index: 1, slot_count: 1021, ..Service::default() };
-    datapath.insert_service(&key, &service).unwrap();
-    assert_eq!(read::<Service>(&host, "SERVICES", key.as_bytes()), service);
+    datapath.set_service(&service).unwrap();
+    assert_eq!(element::<Service>(&host, "SERVICES", 1), service);
+    let beyond = datapath.set_service(&Service { index: 4, ..service }).unwrap_err().to_string();
+    assert!(beyond.starts_with("map SERVICES: "), "{beyond}");
+    datapath.insert_service_key(&key, 1).unwrap();
+    assert_eq!(read::<u32>(&host, "SERVICE_KEYS", key.as_bytes()), 1);
     for port in 0..4 {
         let other = ServiceKey { port: [1, port], ..key };
-        let inserted = datapath.insert_service(&other, &service);
+        let inserted = datapath.insert_service_key(&other, 1);
         assert_eq!(inserted.is_ok(), port < 3, "room for four: {inserted:?}");
     }
 }
@@ -164,11 +170,11 @@ fn counters_are_summed_over_the_cpus() {
     let cpus = u64::from(possible_cpu_count().unwrap());
     let service =
         ServiceCounters { steered_packets: 3, kept_on_sick: 5, ..ServiceCounters::default() };
-    set_counters::<128, _>(&host, "SERVICE_COUNTERS", 2, service);
+    set_counters::<256, _>(&host, "SERVICE_COUNTERS", 2, service);
     let backend = BackendCounters { skipped: 7, unresolved: 1, ..BackendCounters::default() };
     set_counters::<64, _>(&host, "BACKEND_COUNTERS", 127, backend);
     let global = GlobalCounters { not_ip: 2, broken_table: 1, ..GlobalCounters::default() };
-    set_counters::<64, _>(&host, "GLOBAL_COUNTERS", 0, global);
+    set_counters::<128, _>(&host, "GLOBAL_COUNTERS", 0, global);
 
     let counters = datapath.counters().unwrap();
     let service = ServiceCounters {
@@ -208,6 +214,43 @@ fn the_counters_of_65536_backends_are_read_at_once() {
     assert_eq!(all.len(), 65_536);
     assert_eq!(all[65_535].new_flows, u64::from(possible_cpu_count().unwrap()));
     assert!(all[..65_535].iter().all(|counters| *counters == BackendCounters::default()));
+}
+
+/// What the kernel itself says that a map takes, in bytes.
+fn memlock(host: &PrivateHost, map: &str) -> u64 {
+    let map = pinned(&host.pins("main").join("maps").join(map)).unwrap();
+    let path = format!("/proc/self/fdinfo/{}", map.as_raw_fd());
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("memlock:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+#[test]
+fn maps_take_the_memory_that_check_tells() {
+    let host = PrivateHost::new();
+    let object = object().unwrap();
+    let sizes = Sizes {
+        backends: 65_536,
+        targets: 65_536,
+        slots: 1 << 20,
+        services: 64,
+        flows: Sizes::FLOWS_DEFAULT,
+        ..small_sizes()
+    };
+    let _datapath = Datapath::load(object, &sizes, &host.pins("main"), Flows::Fresh).unwrap();
+    let cpus = possible_cpu_count().unwrap();
+    let mut total = 0;
+    for (name, entries) in sizes.maps() {
+        let (told, taken) = (one_map_bytes(name, entries, cpus), memlock(&host, name));
+        total += taken;
+        // The tries are told as full, and are empty here. Each map has a head of its own.
+        let full = ![ADDRESS_PREFIXES, PORT_PREFIXES].contains(&name);
+        let near = taken.abs_diff(told) <= 8192 + told / 100;
+        assert!(near || !full, "{name}: {taken} bytes are taken, {told} were told");
+    }
+    let told = map_bytes(&sizes, cpus);
+    assert!(total.abs_diff(told) <= told / 50, "{total} bytes are taken, {told} were told");
+    show(&format!("maps for 65,536 backends: the kernel says {total} bytes, `check` {told}"));
 }
 
 #[test]

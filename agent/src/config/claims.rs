@@ -1,10 +1,12 @@
 //! Services that claim the same packets: what is ambiguous, or leaves one of them nothing.
 
 use ipnet::IpNet;
+use sickbay_shared::limits::PORT_PREFIXES_MAX;
 
 use super::problem::{Report, quoted};
 use super::services::DraftService;
-use crate::fleet::{PortRange, Ports, Protocol, shown_network};
+use crate::fleet::{PortRange, Ports, Protocol, Service, shown_network};
+use crate::service_keys::ServiceKeys;
 
 /// One piece of what a service claims; two of them that are equal but for their ports must not
 /// overlap.
@@ -48,6 +50,30 @@ pub(super) fn check(names: &[&str], drafts: &[DraftService], report: &mut Report
             highest = Some(claim);
         }
     }
+}
+
+/// The keys of services that are clear without ambiguity; that they are too many, or that some
+/// service has none, is reported.
+pub(super) fn resolve(services: &[Service], report: &mut Report<'_>) -> ServiceKeys {
+    let keys = ServiceKeys::of(services);
+    if PORT_PREFIXES_MAX as usize <= keys.ports.len().saturating_sub(1) {
+        let problem = format!(
+            "the ports of all services, repeated in every longer prefix that leaves them as they \
+             are, come to {} port prefixes; {PORT_PREFIXES_MAX} are the most",
+            keys.ports.len(),
+        );
+        report.error(&["service".into()], problem, "use fewer prefixes, or several instances");
+    }
+    let named = keys.named();
+    for (index, service) in (0..).zip(services) {
+        if !named.contains(&index) {
+            let problem = format!("no packet reaches it: others have all of {}", service.traffic);
+            let mend = "remove it, or take from the services with fewer ports or a protocol of \
+                        their own";
+            report.error(&["service".into(), service.name.as_str().into()], problem, mend);
+        }
+    }
+    keys
 }
 
 fn claims(drafts: &[DraftService]) -> Vec<Claim> {

@@ -11,6 +11,9 @@ use sickbay_core::plan::Nanos;
 
 use super::time::{seconds, shown};
 use crate::fleet::{Fleet, Pool, Probe};
+use crate::kernel::Sizes;
+use crate::kernel::memory::map_bytes;
+use crate::kernel::syscall::possible_cpu_count;
 
 /// The figures of a validated configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,6 +32,10 @@ pub struct Summary {
     pub probes_per_second_per_address_max: f64,
     /// Slots of all tables together.
     pub table_slots: u64,
+    /// Kernel memory that the maps take on this machine when they are full, in bytes.
+    pub map_memory_bytes: u64,
+    /// The CPUs it was reckoned for: counters are kept for each.
+    pub cpus: u32,
     /// The figures of each probe that a pool uses.
     pub probes: Vec<ProbeSummary>,
 }
@@ -51,6 +58,9 @@ impl Summary {
             let uses = |pool: &Pool| pool.probe == index || pool.more_probes.contains(&index);
             fleet.pools.iter().any(uses)
         };
+        // Without /sys, which every Linux that steers has, for one.
+        let cpus = possible_cpu_count().unwrap_or(1);
+        let sizes = Sizes::of(fleet, shards(fleet));
         let used = fleet.probes.iter().enumerate().filter(|(index, _)| is_used(*index));
         Self {
             services: fleet.services.len(),
@@ -61,7 +71,9 @@ impl Summary {
             probes_per_second_per_address_max: rounded(
                 rates.values().map(|load| load.rate).fold(0.0, f64::max),
             ),
-            table_slots: fleet.services.iter().map(|each| u64::from(each.slot_count)).sum(),
+            table_slots: u64::from(sizes.slots),
+            map_memory_bytes: map_bytes(&sizes, cpus),
+            cpus,
             probes: used.map(|(_, probe)| ProbeSummary::of(probe)).collect(),
         }
     }
@@ -91,7 +103,8 @@ impl fmt::Display for Summary {
         for probe in &self.probes {
             write!(f, "; {} sick within {} s", probe.name, probe.time_to_sick_s_max)?;
         }
-        Ok(())
+        let megabytes = self.map_memory_bytes.div_ceil(1_000_000);
+        write!(f, "; maps of {megabytes} MB for {}", counted(self.cpus as usize, "CPU"))
     }
 }
 
@@ -144,6 +157,15 @@ pub fn in_flight_worst(fleet: &Fleet) -> f64 {
         (seconds(spec.timeout_ns) / seconds(spec.interval_ns)).min(1.0)
     };
     fleet.targets.iter().map(share).sum()
+}
+
+/// Probing threads; one per CPU that this process may use when the configuration leaves it open.
+pub(super) fn shards(fleet: &Fleet) -> u32 {
+    let available = || {
+        std::thread::available_parallelism()
+            .map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
+    };
+    if fleet.shards == 0 { available() } else { fleet.shards }
 }
 
 /// A rate to three digits behind the point.

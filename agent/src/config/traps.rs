@@ -11,7 +11,8 @@ use sickbay_core::plan::{Nanos, Rule};
 use super::problem::{Report, quoted};
 use super::settings::Settings;
 use super::summary::{
-    counted, first_traffic_ns_max, in_flight_worst, rate, rates, rounded, time_to_sick_shown,
+    counted, first_traffic_ns_max, in_flight_worst, rate, rates, rounded, shards,
+    time_to_sick_shown,
 };
 use super::time::shown;
 use crate::fleet::{Fleet, Probe};
@@ -251,13 +252,4 @@ fn narrow_flight(fleet: &Fleet, report: &mut Report<'_>) {
     let mend =
         format!("raise in_flight to {:.0}, or lower timeout", (waiting / f64::from(shards)).ceil());
     report.warn(&["agent".into(), "in_flight".into()], problem, mend);
-}
-
-/// Probing threads; one per CPU that this process may use when the configuration leaves it open.
-fn shards(fleet: &Fleet) -> u32 {
-    let available = || {
-        std::thread::available_parallelism()
-            .map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
-    };
-    if fleet.shards == 0 { available() } else { fleet.shards }
 }

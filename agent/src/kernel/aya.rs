@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::path::Path;
 
+use ::aya::maps::lpm_trie::{Key, LpmTrie};
 use ::aya::maps::{Array, HashMap, MapData};
 use ::aya::programs::links::{FdLink, PinnedLink};
 use ::aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
@@ -15,7 +16,9 @@ use ::aya::programs::{
     LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode as AyaXdpMode, tc,
 };
 use ::aya::{Ebpf, EbpfLoader};
-use sickbay_shared::abi::{self, Pool, Service, ServiceKey, TC_PROGRAM, XDP_PROGRAM};
+use sickbay_shared::abi::{
+    self, AddressPrefixKey, Pool, PortPrefixKey, Service, ServiceKey, TC_PROGRAM, XDP_PROGRAM,
+};
 use sickbay_shared::pod::Pod;
 
 use super::error::KernelError;
@@ -67,15 +70,55 @@ impl Loaded {
         Ok(loaded)
     }
 
-    pub(super) fn insert_service(
+    pub(super) fn set_service(&mut self, service: &Service) -> Result<(), KernelError> {
+        let map = self.ebpf.map_mut(abi::SERVICES).expect("load checked that it is there");
+        Array::<&mut MapData, [u8; 128]>::try_from(map)
+            .and_then(|mut map| map.set(service.index, bytes(service), 0))
+            .map_err(|error| map_failed(abi::SERVICES, &error))
+    }
+
+    pub(super) fn insert_service_key(
         &mut self,
         key: &ServiceKey,
-        service: &Service,
+        index: u32,
     ) -> Result<(), KernelError> {
-        let map = self.ebpf.map_mut(abi::SERVICES).expect("load checked that it is there");
-        HashMap::<&mut MapData, [u8; 20], [u8; 64]>::try_from(map)
-            .and_then(|mut map| map.insert(bytes(key), bytes(service), 0))
-            .map_err(|error| map_failed(abi::SERVICES, &error))
+        let map = self.ebpf.map_mut(abi::SERVICE_KEYS).expect("load checked that it is there");
+        HashMap::<&mut MapData, [u8; 20], u32>::try_from(map)
+            .and_then(|mut map| map.insert(bytes(key), index, 0))
+            .map_err(|error| map_failed(abi::SERVICE_KEYS, &error))
+    }
+
+    pub(super) fn insert_address_prefix(
+        &mut self,
+        key: &AddressPrefixKey,
+        number: u32,
+    ) -> Result<(), KernelError> {
+        self.insert_prefix::<24, 20>(abi::ADDRESS_PREFIXES, key, number)
+    }
+
+    pub(super) fn insert_port_prefix(
+        &mut self,
+        key: &PortPrefixKey,
+        index: u32,
+    ) -> Result<(), KernelError> {
+        self.insert_prefix::<12, 8>(abi::PORT_PREFIXES, key, index)
+    }
+
+    /// Puts `value` into an LPM trie; a key's first word is its length in bits.
+    fn insert_prefix<const KEY: usize, const MATCHED: usize>(
+        &mut self,
+        name: &'static str,
+        key: &impl Pod,
+        value: u32,
+    ) -> Result<(), KernelError> {
+        let key = bytes::<_, KEY>(key);
+        let (bits, matched) = key.split_first_chunk().expect("a key begins with its length");
+        let matched: [u8; MATCHED] = matched.try_into().expect("the rest of the key");
+        let key = Key::new(u32::from_ne_bytes(*bits), matched);
+        let map = self.ebpf.map_mut(name).expect("load checked that it is there");
+        LpmTrie::<&mut MapData, [u8; MATCHED], u32>::try_from(map)
+            .and_then(|mut map| map.insert(&key, value, 0))
+            .map_err(|error| map_failed(name, &error))
     }
 
     pub(super) fn insert_pool(&mut self, index: u32, pool: &Pool) -> Result<(), KernelError> {

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use sickbay_shared::abi::{self, Pool, Service, ServiceKey};
+use sickbay_shared::abi::{self, AddressPrefixKey, Pool, PortPrefixKey, Service, ServiceKey};
 
 use super::aya::Loaded;
 use super::counters::Counters;
@@ -113,17 +113,48 @@ impl Datapath {
         Counters::open(self.pins.directory())
     }
 
-    /// Puts a service in force, or changes its rules.
+    /// Puts a service in force, or changes its rules; no packet is its own before it has a key.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for its index.
+    pub fn set_service(&mut self, service: &Service) -> Result<(), KernelError> {
+        self.loaded.set_service(service)
+    }
+
+    /// Says that packets of `key` are for the service `index`.
     ///
     /// # Errors
     ///
     /// The map is full.
-    pub fn insert_service(
+    pub fn insert_service_key(&mut self, key: &ServiceKey, index: u32) -> Result<(), KernelError> {
+        self.loaded.insert_service_key(key, index)
+    }
+
+    /// Says that addresses of prefix `key` have this number among the port prefixes.
+    ///
+    /// # Errors
+    ///
+    /// The map is full.
+    pub fn insert_address_prefix(
         &mut self,
-        key: &ServiceKey,
-        service: &Service,
+        key: &AddressPrefixKey,
+        number: u32,
     ) -> Result<(), KernelError> {
-        self.loaded.insert_service(key, service)
+        self.loaded.insert_address_prefix(key, number)
+    }
+
+    /// Says that packets of port prefix `key` are for the service `index`.
+    ///
+    /// # Errors
+    ///
+    /// The map is full.
+    pub fn insert_port_prefix(
+        &mut self,
+        key: &PortPrefixKey,
+        index: u32,
+    ) -> Result<(), KernelError> {
+        self.loaded.insert_port_prefix(key, index)
     }
 
     /// Says where pool `index` stands in the bitmaps.
@@ -160,7 +191,7 @@ fn undo(pins: &mut Pins, old_maps: bool, kept: &[&'static str]) {
 
 /// Keeps the flow maps that were set aside and have the wanted room.
 fn keep_flows(pins: &Pins, sizes: &Sizes, kept: &mut Vec<&'static str>) -> Result<(), KernelError> {
-    for name in [abi::FLOWS_V4, abi::FLOWS_V6] {
+    for name in [abi::FLOWS_V4, abi::FLOWS_V6, abi::EMBRYONIC_V4, abi::EMBRYONIC_V6] {
         let info = syscall::pinned(&pins.old_map(name))
             .and_then(|map| syscall::map_info(map.as_fd()))
             .ok();

@@ -2,8 +2,11 @@
 
 use sickbay_shared::abi;
 use sickbay_shared::limits::{
-    BACKENDS_MAX, GROUP_WORDS, SERVICES_MAX, SHARDS_MAX, TABLE_SLOTS_MIN, WORD_BACKENDS,
+    BACKENDS_MAX, DROPS_BYTES, GROUP_WORDS, SERVICES_MAX, SHARDS_MAX, TABLE_SLOTS_MIN,
+    WORD_BACKENDS,
 };
+
+use crate::fleet::Fleet;
 
 /// What the maps must have room for. A zero counts as one: no map is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,16 @@ pub struct Sizes {
     pub pools: u32,
     /// Flow entries per address family.
     pub flows: u32,
+    /// Entries per address family of SYNs whose flow has sent nothing else yet.
+    pub embryonic: u32,
+    /// Datagrams whose fragments are under way.
+    pub fragments: u32,
+    /// Exact service keys.
+    pub service_keys: u32,
+    /// Address prefixes of services.
+    pub address_prefixes: u32,
+    /// Port prefixes of services.
+    pub port_prefixes: u32,
 }
 
 impl Default for Sizes {
@@ -34,6 +47,11 @@ impl Default for Sizes {
             slots: TABLE_SLOTS_MIN,
             pools: 1,
             flows: Self::FLOWS_DEFAULT,
+            embryonic: Self::EMBRYONIC_DEFAULT,
+            fragments: Self::FRAGMENTS_DEFAULT,
+            service_keys: 1,
+            address_prefixes: 1,
+            port_prefixes: 1,
         }
     }
 }
@@ -42,13 +60,42 @@ impl Sizes {
     /// Flow entries per address family unless configured otherwise: some 25 MB for IPv4, 32 for
     /// IPv6.
     pub const FLOWS_DEFAULT: u32 = 262_144;
+    /// Embryonic entries per address family unless configured otherwise.
+    pub const EMBRYONIC_DEFAULT: u32 = 16_384;
+    /// Datagrams in fragments unless configured otherwise.
+    pub const FRAGMENTS_DEFAULT: u32 = 8192;
 
-    /// Entries of the map `name`; `None` for a name that is not in the ABI.
+    /// The room that the maps need for `fleet`, probed by `shards` threads.
+    #[must_use]
+    pub fn of(fleet: &Fleet, shards: u32) -> Self {
+        let count = |length: usize| u32::try_from(length).expect("counts are below 2^32");
+        let words = fleet.pools.iter().map(|pool| pool.first_word + pool.word_count).max();
+        let tables = fleet.services.iter().flat_map(|service| {
+            let backup = service.backup.map(|backup| backup.slot_first + backup.slot_count);
+            [Some(service.slot_first + service.slot_count), backup]
+        });
+        Self {
+            shards,
+            backends: words.unwrap_or(0) * WORD_BACKENDS,
+            targets: count(fleet.targets.len()),
+            services: count(fleet.services.len()),
+            slots: tables.flatten().max().unwrap_or(0),
+            pools: count(fleet.pools.len()),
+            flows: fleet.steering.flow_entries,
+            service_keys: count(fleet.service_keys.exact.len()),
+            address_prefixes: count(fleet.service_keys.networks.len()),
+            port_prefixes: count(fleet.service_keys.ports.len()),
+            ..Self::default()
+        }
+    }
+
+    /// Entries of the map `name` (of a ring buffer: its bytes); `None` for a name that is not in
+    /// the ABI.
     #[must_use]
     pub fn entries(&self, name: &str) -> Option<u32> {
         let words = self.backends.div_ceil(WORD_BACKENDS);
         let entries = match name {
-            abi::HEADER | abi::GLOBAL_COUNTERS => 1,
+            abi::HEADER | abi::BUDGETS | abi::GLOBAL_COUNTERS => 1,
             abi::HEARTBEATS => self.shards,
             abi::TAKES_NEW | abi::SERVES_OLD | abi::ALLOWED => words,
             abi::GROUP_COUNTS => words.div_ceil(GROUP_WORDS),
@@ -58,6 +105,12 @@ impl Sizes {
             abi::BACKENDS | abi::BACKEND_COUNTERS => self.backends,
             abi::TARGETS => self.targets,
             abi::FLOWS_V4 | abi::FLOWS_V6 => self.flows,
+            abi::EMBRYONIC_V4 | abi::EMBRYONIC_V6 => self.embryonic,
+            abi::FRAGMENTS => self.fragments,
+            abi::SERVICE_KEYS => self.service_keys,
+            abi::ADDRESS_PREFIXES => self.address_prefixes,
+            abi::PORT_PREFIXES => self.port_prefixes,
+            abi::DROPS => DROPS_BYTES,
             _ => return None,
         };
         Some(entries.max(1))
@@ -101,10 +154,23 @@ mod tests {
 
     #[test]
     fn no_map_is_empty() {
-        let nothing =
-            Sizes { shards: 0, backends: 0, targets: 0, services: 0, slots: 0, pools: 0, flows: 0 };
-        assert_eq!(nothing.maps().count(), 17);
-        assert!(nothing.maps().all(|(_, entries)| entries == 1));
+        let nothing = Sizes {
+            shards: 0,
+            backends: 0,
+            targets: 0,
+            services: 0,
+            slots: 0,
+            pools: 0,
+            flows: 0,
+            embryonic: 0,
+            fragments: 0,
+            service_keys: 0,
+            address_prefixes: 0,
+            port_prefixes: 0,
+        };
+        assert_eq!(nothing.maps().count(), 25);
+        assert!(nothing.maps().all(|(name, entries)| entries == 1 || name == "DROPS"));
+        assert_eq!(nothing.entries("DROPS"), Some(262_144));
         assert_eq!(nothing.entries("NOT_A_MAP"), None);
     }
 

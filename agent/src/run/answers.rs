@@ -61,6 +61,11 @@ impl Answers {
         }
     }
 
+    /// The board that is answered from.
+    pub(super) fn board(&self) -> &Board {
+        &self.board
+    }
+
     /// The shards run.
     pub(super) fn set_shards(&self, shards: Shards) {
         *self.shards.lock().unwrap_or_else(PoisonError::into_inner) = Some(shards);
@@ -149,8 +154,7 @@ impl Answers {
 
     /// Backends of a pool that take new flows.
     fn pool_count(&self, pool: usize) -> u32 {
-        let pool = u32::try_from(pool).expect("pools are counted in u32");
-        u32::try_from(self.board.pool_count(pool)).unwrap_or(u32::MAX)
+        u32::try_from(self.board.pool_count(index_of(pool))).unwrap_or(u32::MAX)
     }
 
     /// Backends of a pool.
@@ -174,7 +178,7 @@ impl Answers {
             all_sick: service.all_sick.word().to_owned(),
             healthy: self.pool_count(service.pool),
             total: self.pool_total(service.pool),
-            panics: false,
+            panics: self.board.pool_panics(index_of(service.pool)),
             backup_healthy: backup.map_or(0, |backup| self.pool_count(backup)),
             backup_total: backup.map_or(0, |backup| self.pool_total(backup)),
             slots: service.slot_count,
@@ -309,6 +313,11 @@ impl Answers {
             count: all.len(),
         })
     }
+}
+
+/// A pool's index in the maps.
+fn index_of(pool: usize) -> u32 {
+    u32::try_from(pool).expect("pools are counted in u32")
 }
 
 /// One moment on both clocks.

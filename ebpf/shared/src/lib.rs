@@ -25,6 +25,8 @@ pub mod packet;
 pub mod pod;
 /// Choosing a backend for a new flow: the slot's, or one in its place, evenly.
 pub mod select;
+/// Services: which one a packet is for.
+pub mod service;
 /// The decision: what becomes of a packet.
 pub mod steer;
 /// Tables: what the decision looks up, wherever it stands.

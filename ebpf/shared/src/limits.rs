@@ -21,6 +21,8 @@ pub const POOL_BACKENDS_MAX: u32 = POOL_WORDS_MAX * WORD_BACKENDS;
 pub const REHASH_TRIES: u32 = 32;
 /// Services one instance can hold.
 pub const SERVICES_MAX: u32 = 4096;
+/// Entries of [`PORT_PREFIXES`](crate::abi::PORT_PREFIXES): what the services' ports may come to.
+pub const PORT_PREFIXES_MAX: u32 = 1 << 20;
 /// Shards (probing threads, one per core) one instance can have.
 pub const SHARDS_MAX: u32 = 256;
 /// Slots in the smallest Maglev table.
@@ -31,7 +33,20 @@ pub const TABLE_SLOTS_PER_BACKEND: u32 = 100;
 pub const VLAN_TAGS_MAX: usize = 1;
 /// A SYN within this time of the entry its predecessor left is a retransmission of it.
 pub const SYN_RETRANSMIT_NS: u64 = 8_000_000_000;
+/// Bytes of the ring buffer [`DROPS`](crate::abi::DROPS): a power of two, whole pages of any size
+/// up to 64 KiB.
+pub const DROPS_BYTES: u32 = 1 << 18;
+/// [`Header::embryonic_inserts_per_second`](crate::abi::Header) unless configured otherwise: a SYN
+/// flood on a sick slot costs a CPU at most a tenth of its time (0.8 µs for each entry).
+pub const EMBRYONIC_INSERTS_PER_SECOND: u32 = 100_000;
+/// [`Header::flow_inserts_per_second`](crate::abi::Header) unless configured otherwise.
+pub const FLOW_INSERTS_PER_SECOND: u32 = 100_000;
+/// [`Header::replies_per_second`](crate::abi::Header) unless configured otherwise.
+pub const REPLIES_PER_SECOND: u32 = 1_000;
+/// [`Header::drop_records_per_second`](crate::abi::Header) unless configured otherwise.
+pub const DROP_RECORDS_PER_SECOND: u32 = 100;
 
+const _: () = assert!(DROPS_BYTES.is_power_of_two() && (1 << 16) <= DROPS_BYTES);
 const _: () = assert!(POOL_BACKENDS_MAX <= BACKENDS_MAX);
 const _: () = assert!(POOL_BACKENDS_MAX == 65_536);
 const _: () = assert!(GROUP_WORDS.is_power_of_two() && POOL_GROUPS_MAX.is_power_of_two());

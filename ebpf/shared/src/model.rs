@@ -6,13 +6,14 @@ use std::vec;
 use std::vec::Vec;
 
 use crate::abi::{
-    Backend, BackendCounters, BackendRef, FlowEntry, GlobalCounters, Pool, Service,
-    ServiceCounters, ServiceKey, Slot,
+    AddressPrefixKey, Backend, BackendCounters, BackendRef, FlowEntry, GlobalCounters,
+    HEADER_HAS_PREFIXES, Header, Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey, Slot,
 };
 use crate::counters::Counters;
 use crate::limits::GROUP_WORDS;
 use crate::packet::{Flow, Packet};
 use crate::pod::Pod;
+use crate::service::NO_SERVICE;
 use crate::tables::{Bitmap, NextHop, Tables};
 
 /// Packets whose expected fate is written out; run on the host and in the kernel.
@@ -23,8 +24,16 @@ pub mod frame;
 /// The tables as plain collections; entries and clock behind cells, as maps are.
 #[derive(Clone, Debug, Default)]
 pub struct ModelTables {
-    /// By key.
-    pub services: HashMap<ServiceKey, Service>,
+    /// The header.
+    pub header: Header,
+    /// Service indices by key.
+    pub service_keys: HashMap<ServiceKey, u32>,
+    /// Address prefixes and their numbers, in any order.
+    pub address_prefixes: Vec<(AddressPrefixKey, u32)>,
+    /// Port prefixes and their service indices, in any order.
+    pub port_prefixes: Vec<(PortPrefixKey, u32)>,
+    /// By service index.
+    pub services: Vec<Service>,
     /// All tables, one after the other.
     pub slots: Vec<Slot>,
     /// By pool index.
@@ -69,6 +78,16 @@ impl ModelTables {
         self.pools.push(Pool { first_word, word_count, ..Pool::default() });
         self.pool_counts.push(0);
         (self.pools.len() - 1) as u32
+    }
+
+    /// Puts a service in force under its own index, found by `key`.
+    pub fn put_service(&mut self, key: ServiceKey, service: Service) {
+        let index = service.index as usize;
+        if self.services.len() <= index {
+            self.services.resize(index + 1, Service::default());
+        }
+        self.services[index] = service;
+        self.service_keys.insert(key, service.index);
     }
 
     /// Puts a backend into use, healthy, with MACs and an interface made of its index.
@@ -136,10 +155,26 @@ impl ModelTables {
 }
 
 impl Tables for ModelTables {
-    fn service(&self, flow: &Flow) -> Option<&Service> {
-        let bytes: Vec<u8> =
-            flow.service_key().iter().flat_map(|word| word.to_ne_bytes()).collect();
-        self.services.get(&ServiceKey::from_bytes(&bytes)?)
+    fn service_by_key(&self, key: &[u32; 5]) -> u32 {
+        let bytes: Vec<u8> = key.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let key = ServiceKey::from_bytes(&bytes).expect("twenty bytes");
+        self.service_keys.get(&key).copied().unwrap_or(NO_SERVICE)
+    }
+
+    fn has_prefixes(&self) -> bool {
+        self.header.flags & HEADER_HAS_PREFIXES != 0
+    }
+
+    fn address_prefix(&self, key: &AddressPrefixKey) -> Option<u32> {
+        longest_match(&self.address_prefixes, key, |key| key.bits)
+    }
+
+    fn port_prefix(&self, key: &PortPrefixKey) -> u32 {
+        longest_match(&self.port_prefixes, key, |key| key.bits).unwrap_or(NO_SERVICE)
+    }
+
+    fn service(&self, index: u32) -> Option<&Service> {
+        self.services.get(index as usize)
     }
 
     fn slot(&self, index: u32) -> Option<Slot> {
@@ -150,8 +185,8 @@ impl Tables for ModelTables {
         self.pools.get(index as usize).copied()
     }
 
-    fn pool_count(&self, pool: u32) -> u32 {
-        self.pool_counts.get(pool as usize).copied().unwrap_or_default() as u32
+    fn pool_count(&self, pool: u32) -> u64 {
+        self.pool_counts.get(pool as usize).copied().unwrap_or_default()
     }
 
     fn group_count(&self, group: u32) -> u32 {
@@ -198,6 +233,24 @@ impl Tables for ModelTables {
     fn now_ns(&self) -> u64 {
         self.clock_ns.get()
     }
+}
+
+/// What the longest of `prefixes` that covers `key` stands for. Behind its number of bits, a key is
+/// the bytes that are matched.
+fn longest_match<K: Pod>(prefixes: &[(K, u32)], key: &K, bits: impl Fn(&K) -> u32) -> Option<u32> {
+    let differs_at = |prefix: &K| {
+        let pairs = prefix.as_bytes()[4..].iter().zip(&key.as_bytes()[4..]);
+        let mut equal = 0;
+        for (ours, theirs) in pairs {
+            equal += (ours ^ theirs).leading_zeros();
+            if ours != theirs {
+                break;
+            }
+        }
+        equal
+    };
+    let covering = prefixes.iter().filter(|(prefix, _)| bits(prefix) <= differs_at(prefix));
+    covering.max_by_key(|(prefix, _)| bits(prefix)).map(|(_, number)| *number)
 }
 
 /// All counters; those that never moved are not there.

@@ -2,8 +2,9 @@
 #![expect(unsafe_code, reason = "a map's value is bytes; these types are nothing else")]
 
 use crate::abi::{
-    Backend, BackendCounters, BackendRef, FlowEntry, FlowKeyV4, FlowKeyV6, GlobalCounters, Header,
-    Heartbeat, Pool, Service, ServiceCounters, ServiceKey, Slot, TargetRecord,
+    AddressPrefixKey, Backend, BackendCounters, BackendRef, Budget, DropRecord, FlowEntry,
+    FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat, Pool,
+    PortPrefixKey, Service, ServiceCounters, ServiceKey, Slot, TargetRecord,
 };
 
 /// A type that is nothing but its bytes.
@@ -44,4 +45,5 @@ macro_rules! pod {
 
 pod!(u32, u64, BackendRef, Slot);
 pod!(Header, Heartbeat, Pool, ServiceKey, Service, Backend, FlowKeyV4, FlowKeyV6, FlowEntry);
+pod!(AddressPrefixKey, PortPrefixKey, FragmentKey, FragmentEntry, Budget, DropRecord);
 pod!(TargetRecord, ServiceCounters, BackendCounters, GlobalCounters);

@@ -37,7 +37,7 @@ pub fn choose<T: Tables>(
         return (BROKEN, Path::Searched);
     };
     let draw = remix(hash, REHASH_TRIES + 1);
-    let total = tables.pool_count(service.pool);
+    let total = tables.pool_count(service.pool) as u32;
     let (bitmap, path) = if total != 0 {
         let found = tables.kth_by_counts(pool.first_word, pool.word_count, below(draw, total));
         if found != NOT_FOUND {

@@ -8,11 +8,12 @@
 //! counters tell what would be done and a later change of mode finds the entries; only the packet
 //! passes.
 
-use crate::abi::{BackendRef, FlowEntry, MODE_OBSERVE, Service, Slot};
+use crate::abi::{BackendRef, FlowEntry, MODE_OBSERVE, SERVICE_ECHO, Service, Slot};
 use crate::hash::flow_hash;
 use crate::limits::SYN_RETRANSMIT_NS;
 use crate::packet::{Flow, Headers, PROTOCOL_TCP, Packet, Unread, parse};
 use crate::select::{self, BROKEN, choose};
+use crate::service::{self, NO_SERVICE};
 use crate::tables::{Bitmap, NextHop, Tables, bit};
 
 /// What was decided of a packet, with all that is counted of it.
@@ -140,8 +141,12 @@ pub fn decide<P: Packet, T: Tables>(packet: &P, tables: &T) -> Outcome {
         Err(reason) => return Outcome::Unread(reason),
     };
     let flow = &headers.flow;
-    let Some(service) = tables.service(flow) else {
+    let index = service::find(tables, flow);
+    if index == NO_SERVICE || index == SERVICE_ECHO {
         return Outcome::NotService;
+    }
+    let Some(service) = tables.service(index) else {
+        return Outcome::BrokenTable { observe: false };
     };
     let observe = service.mode == MODE_OBSERVE;
     let hash = flow_hash(flow, service.hash_seed);

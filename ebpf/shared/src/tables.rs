@@ -2,20 +2,33 @@
 //!
 //! In the kernel they are the maps of [`abi`](crate::abi); on the host the model of the tests.
 
-use crate::abi::{BackendRef, FlowEntry, NEXT_HOP_VALID, Pool, Service, Slot};
+use crate::abi::{
+    AddressPrefixKey, BackendRef, FlowEntry, NEXT_HOP_VALID, Pool, PortPrefixKey, Service, Slot,
+};
 use crate::packet::Flow;
-use crate::select;
+use crate::{select, service};
 
 /// What the decision looks up. A number outside a table reads as nothing there (`None` or 0).
 pub trait Tables: Sized {
-    /// The service that a flow's address, port and protocol name.
-    fn service(&self, flow: &Flow) -> Option<&Service>;
+    /// The service of these bytes of a [`ServiceKey`](crate::abi::ServiceKey);
+    /// [`NO_SERVICE`](service::NO_SERVICE) when they name none.
+    fn service_by_key(&self, key: &[u32; 5]) -> u32;
+    /// Whether some service is not of one address, port and protocol.
+    fn has_prefixes(&self) -> bool;
+    /// The number of the longest prefix that an address lies in.
+    fn address_prefix(&self, key: &AddressPrefixKey) -> Option<u32>;
+    /// The service of the longest prefix that a port lies in;
+    /// [`NO_SERVICE`](service::NO_SERVICE) when it lies in none.
+    fn port_prefix(&self, key: &PortPrefixKey) -> u32;
+    /// A service's rules.
+    fn service(&self, index: u32) -> Option<&Service>;
     /// A slot, in one read.
     fn slot(&self, index: u32) -> Option<Slot>;
     /// Where a pool's bits stand.
     fn pool(&self, index: u32) -> Option<Pool>;
-    /// Set bits of [`Bitmap::TakesNew`] in a pool.
-    fn pool_count(&self, pool: u32) -> u32;
+    /// Set bits of [`Bitmap::TakesNew`] in a pool (low 32 bits), and
+    /// [`POOL_PANICS`](crate::abi::POOL_PANICS).
+    fn pool_count(&self, pool: u32) -> u64;
     /// Set bits of [`Bitmap::TakesNew`] in a group of words.
     fn group_count(&self, group: u32) -> u32;
     /// A word of a bitmap, in one read.
@@ -34,6 +47,12 @@ pub trait Tables: Sized {
     fn delete_entry(&self, flow: &Flow);
     /// CLOCK_MONOTONIC_COARSE, in ns.
     fn now_ns(&self) -> u64;
+
+    /// [`service::find_by_prefix`], called so that it is checked apart.
+    #[inline(always)]
+    fn service_by_prefix(&self, high: u64, low: u64, last: u32) -> u32 {
+        service::find_by_prefix(self, high, low, last)
+    }
 
     /// [`select::rehash`], called so that it is checked apart.
     ///

@@ -100,6 +100,15 @@ impl Board {
             sum.entries_refused += counters.entries_refused;
             sum.unresolved += counters.unresolved;
             sum.kept_on_sick += counters.kept_on_sick;
+            sum.backup += counters.backup;
+            sum.panic_open += counters.panic_open;
+            sum.stale_open += counters.stale_open;
+            sum.moved_off_sick += counters.moved_off_sick;
+            sum.reset += counters.reset;
+            sum.reset_over_budget += counters.reset_over_budget;
+            sum.promoted += counters.promoted;
+            sum.fragments += counters.fragments;
+            sum.icmp_errors += counters.icmp_errors;
         }
         Ok(sum)
     }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TimeText;
-use crate::kernel::Sizes;
+use crate::fleet::Steering;
 
 /// What the kernel program may spend, per CPU and second, and its room for flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,12 +26,19 @@ pub struct SteeringSettings {
 
 impl Default for SteeringSettings {
     fn default() -> Self {
+        let Steering {
+            flow_entries,
+            syn_entries_per_second,
+            flow_entries_per_second,
+            answers_per_second,
+            drop_samples_per_second,
+        } = Steering::default();
         Self {
-            flow_entries: i64::from(Sizes::FLOWS_DEFAULT),
-            syn_entries_per_second: i64::from(20_000_u32),
-            flow_entries_per_second: i64::from(50_000_u32),
-            answers_per_second: i64::from(1_000_u32),
-            drop_samples_per_second: i64::from(100_u32),
+            flow_entries: flow_entries.into(),
+            syn_entries_per_second: syn_entries_per_second.into(),
+            flow_entries_per_second: flow_entries_per_second.into(),
+            answers_per_second: answers_per_second.into(),
+            drop_samples_per_second: drop_samples_per_second.into(),
         }
     }
 }

@@ -13,6 +13,8 @@ pub struct BackendCountersView {
     pub skipped: u64,
     pub diverted_in: u64,
     pub unresolved: u64,
+    pub reset: u64,
+    pub moved_away: u64,
 }
 
 impl From<abi::BackendCounters> for BackendCountersView {
@@ -25,9 +27,19 @@ impl From<abi::BackendCounters> for BackendCountersView {
             skipped,
             diverted_in,
             unresolved,
-            reserved: _,
+            reset,
+            moved_away,
         } = counters;
-        Self { steered_packets, steered_bytes, new_flows, skipped, diverted_in, unresolved }
+        Self {
+            steered_packets,
+            steered_bytes,
+            new_flows,
+            skipped,
+            diverted_in,
+            unresolved,
+            reset,
+            moved_away,
+        }
     }
 }
 
@@ -48,6 +60,15 @@ pub struct ServiceCountersView {
     pub entries_refused: u64,
     pub unresolved: u64,
     pub kept_on_sick: u64,
+    pub backup: u64,
+    pub panic_open: u64,
+    pub stale_open: u64,
+    pub moved_off_sick: u64,
+    pub reset: u64,
+    pub reset_over_budget: u64,
+    pub promoted: u64,
+    pub fragments: u64,
+    pub icmp_errors: u64,
 }
 
 impl From<abi::ServiceCounters> for ServiceCountersView {
@@ -67,6 +88,15 @@ impl From<abi::ServiceCounters> for ServiceCountersView {
             entries_refused,
             unresolved,
             kept_on_sick,
+            backup,
+            panic_open,
+            stale_open,
+            moved_off_sick,
+            reset,
+            reset_over_budget,
+            promoted,
+            fragments,
+            icmp_errors,
             reserved: _,
         } = counters;
         Self {
@@ -83,6 +113,15 @@ impl From<abi::ServiceCounters> for ServiceCountersView {
             entries_refused,
             unresolved,
             kept_on_sick,
+            backup,
+            panic_open,
+            stale_open,
+            moved_off_sick,
+            reset,
+            reset_over_budget,
+            promoted,
+            fragments,
+            icmp_errors,
         }
     }
 }
@@ -97,6 +136,10 @@ pub struct GlobalCountersView {
     pub not_read: u64,
     pub truncated: u64,
     pub broken_table: u64,
+    pub echo_answered: u64,
+    pub fragment_unknown: u64,
+    pub icmp_unrelated: u64,
+    pub drop_records_lost: u64,
 }
 
 impl From<abi::GlobalCounters> for GlobalCountersView {
@@ -109,8 +152,23 @@ impl From<abi::GlobalCounters> for GlobalCountersView {
             not_read,
             truncated,
             broken_table,
+            echo_answered,
+            fragment_unknown,
+            icmp_unrelated,
+            drop_records_lost,
             reserved: _,
         } = counters;
-        Self { not_ip, not_tcp_udp, not_service, not_read, truncated, broken_table }
+        Self {
+            not_ip,
+            not_tcp_udp,
+            not_service,
+            not_read,
+            truncated,
+            broken_table,
+            echo_answered,
+            fragment_unknown,
+            icmp_unrelated,
+            drop_records_lost,
+        }
     }
 }

@@ -168,7 +168,7 @@ fn world() -> ModelTables {
         };
         tables.slots.push(own);
         let key = ServiceKey { address, port: port.to_be_bytes(), protocol, family };
-        tables.services.insert(key, service);
+        tables.put_service(key, service);
     }
     tables
 }

@@ -75,18 +75,19 @@ impl World {
         }
         let at = |slot: u32| Slot::settled(BackendRef::new(slot % BACKENDS, 3));
         tables.slots = (0..SLOTS).map(at).collect();
-        for protocol in [PROTOCOL_TCP, PROTOCOL_UDP] {
+        for (index, protocol) in [(0, PROTOCOL_TCP), (1, PROTOCOL_UDP)] {
             let mut address = [0; 16];
             address[..4].copy_from_slice(&[192, 0, 2, 1]);
             let key = ServiceKey { address, port: [0, 80], protocol, family: 4 };
             let service = Service {
+                index,
                 pool,
                 slot_count: SLOTS,
                 mode: MODE_DSR,
                 udp_idle_ns: UDP_IDLE_S * SECOND_NS,
                 ..Service::default()
             };
-            tables.services.insert(key, service);
+            tables.put_service(key, service);
         }
         Self { tables, connections: HashMap::new(), datagrams: HashMap::new() }
     }

@@ -1,0 +1,108 @@
+//! Flows: how their packets name them, and what is remembered of those that left their slot.
+
+use core::mem::size_of;
+
+use super::BackendRef;
+
+/// An IPv4 flow as its packets name it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct FlowKeyV4 {
+    /// Client address, network order.
+    pub source: [u8; 4],
+    /// VIP, network order.
+    pub destination: [u8; 4],
+    /// Network order.
+    pub source_port: [u8; 2],
+    /// Network order.
+    pub destination_port: [u8; 2],
+    /// IP protocol.
+    pub protocol: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+}
+
+/// An IPv6 flow as its packets name it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct FlowKeyV6 {
+    /// Client address, network order.
+    pub source: [u8; 16],
+    /// VIP, network order.
+    pub destination: [u8; 16],
+    /// Network order.
+    pub source_port: [u8; 2],
+    /// Network order.
+    pub destination_port: [u8; 2],
+    /// IP protocol.
+    pub protocol: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+}
+
+/// Whom a flow belongs to that does not follow its slot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FlowEntry {
+    /// Monotonic coarse time of the flow's last SYN (TCP) or packet (UDP), in ns.
+    pub seen_ns: u64,
+    /// The backend.
+    pub backend: BackendRef,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// What the fragments of one datagram have in common (RFC 791, 3.2; RFC 8200, 4.5).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct FragmentKey {
+    /// Client address, network order; IPv4 in the first four bytes, the rest zero.
+    pub source: [u8; 16],
+    /// VIP, likewise.
+    pub destination: [u8; 16],
+    /// As the packet has it; IPv4's 16 bits in the first two bytes, the rest zero.
+    pub identification: [u8; 4],
+    /// IP protocol.
+    pub protocol: u8,
+    /// 4 or 6.
+    pub family: u8,
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
+/// Whom a datagram's fragments follow: the first one, which has the ports.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FragmentEntry {
+    /// Monotonic coarse time of the first fragment, in ns.
+    pub seen_ns: u64,
+    /// The backend.
+    pub backend: BackendRef,
+    /// Service index.
+    pub service: u32,
+}
+
+/// What one CPU has spent of its budgets in a second; the kernel program's own.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Budget {
+    /// The second, by the monotonic coarse clock.
+    pub second: u64,
+    /// Entries written, by [`Header::embryonic_inserts_per_second`](super::Header).
+    pub embryonic_inserts: u32,
+    /// Entries written, by [`Header::flow_inserts_per_second`](super::Header).
+    pub flow_inserts: u32,
+    /// Answers sent, by [`Header::replies_per_second`](super::Header).
+    pub replies: u32,
+    /// Records put, by [`Header::drop_records_per_second`](super::Header).
+    pub drop_records: u32,
+}
+
+const _: () = {
+    assert!(size_of::<FlowKeyV4>() == 16);
+    assert!(size_of::<FlowKeyV6>() == 40);
+    assert!(size_of::<FlowEntry>() == 16);
+    assert!(size_of::<FragmentKey>() == 40);
+    assert!(size_of::<FragmentEntry>() == 16);
+    assert!(size_of::<Budget>() == 24);
+};
