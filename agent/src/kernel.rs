@@ -33,6 +33,7 @@ mod sizes;
 pub mod syscall;
 
 pub use self::attach::{Attached, AttachedMode};
+pub use self::aya::DropRing;
 pub use self::counters::Counters;
 pub use self::datapath::{Datapath, Flows, TcHook};
 pub use self::detach::{Removed, detach};

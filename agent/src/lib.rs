@@ -14,10 +14,14 @@ pub mod engine;
 pub mod fleet;
 /// The register graph of varnishadm's `backend.list -p`.
 pub mod graph;
+/// Holding the last verdicts when a fault looks like this host's own.
+pub mod guard;
 /// What this host must have: checked at start, refused by name, with the remedy.
 pub mod host;
 /// The kernel side: load the programs, pin the maps, attach, detach, read the counters.
 pub mod kernel;
+/// This host's links and gateways: told when one is lost.
+pub mod links;
 /// Next hops: by which MAC and interface each backend is reached, kept fresh.
 pub mod neighbours;
 /// Questions to the kernel's routing netlink: interfaces, XDP in force, routes, neighbours.

@@ -19,14 +19,15 @@ use crate::control::claim::Claim;
 use crate::control::journal::Journal;
 use crate::control::server::{ControlServer, Options as ControlOptions};
 use crate::fleet::Fleet;
+use crate::guard::Guards;
 use crate::host;
 use crate::kernel::{self, Attached, Datapath, Flows, Sizes};
 use crate::neighbours::Neighbours;
 use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
 
-use alarms::Alarms;
 use answers::Answers;
+use lookout::Lookout;
 
 /// What an operator is to be told at once.
 mod alarms;
@@ -35,6 +36,8 @@ mod alarms;
 mod answers;
 /// From the fleet to the kernel's maps.
 mod layout;
+/// What the main thread looks at several times a second.
+mod lookout;
 
 /// Between two looks at verdicts, shards and signals.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -83,6 +86,8 @@ struct Agent {
     fleet: Arc<Fleet>,
     datapath: Option<Datapath>,
     answers: Arc<Answers>,
+    journal: Arc<Journal>,
+    lookout: Lookout,
     neighbours: Option<Neighbours>,
     control: ControlServer,
     attached: bool,
@@ -111,6 +116,7 @@ impl Agent {
             Arc::clone(&journal),
             datapath.counters()?,
         ));
+        let lookout = Lookout::new(&fleet, &answers, datapath.take_drops()?)?;
         let neighbours = start_neighbours(&fleet, &board)?;
         let control = ControlServer::start(
             claim,
@@ -118,16 +124,26 @@ impl Agent {
             Arc::clone(&journal),
             ControlOptions::default(),
         )?;
-        answers.set_shards(start_shards(&fleet, &board, &journal, plans)?);
-        Ok(Self { fleet, datapath: Some(datapath), answers, neighbours, control, attached: false })
+        let guards = answers.guards();
+        answers.set_shards(start_shards(&fleet, &board, &journal, guards, plans)?);
+        let datapath = Some(datapath);
+        Ok(Self {
+            fleet,
+            datapath,
+            answers,
+            journal,
+            lookout,
+            neighbours,
+            control,
+            attached: false,
+        })
     }
 
     /// Attaches when the verdicts are there, then waits for a signal.
     fn serve(&mut self, signals: &Signals) -> anyhow::Result<()> {
         let limit = Instant::now() + Duration::from_nanos(self.fleet.start_timeout_ns);
-        let mut alarms = Alarms::new(&self.fleet, self.answers.board());
         loop {
-            alarms.look(&self.fleet, self.answers.board());
+            self.lookout.look(&self.fleet, &self.answers, &self.journal);
             if !self.attached && self.may_attach(limit) {
                 self.attach()?;
             }
@@ -199,12 +215,15 @@ fn start_shards(
     fleet: &Arc<Fleet>,
     board: &Arc<Board>,
     journal: &Arc<Journal>,
+    guards: Option<&Arc<Guards>>,
     plans: Vec<ShardPlan>,
 ) -> anyhow::Result<Shards> {
     let (fleet, board, journal) = (Arc::clone(fleet), Arc::clone(board), Arc::clone(journal));
+    let guards = guards.cloned();
     let shards = Shards::start(plans, move |shard, plan| {
         let shard = u32::try_from(shard).expect("at most 256 shards");
-        Publisher::new(Arc::clone(&board), Arc::clone(&journal), &fleet, shard, plan)
+        let (board, journal) = (Arc::clone(&board), Arc::clone(&journal));
+        Publisher::new(board, journal, &fleet, shard, plan, guards.clone())
     })?;
     Ok(shards)
 }

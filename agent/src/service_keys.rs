@@ -20,6 +20,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sickbay_shared::abi::{AddressPrefixKey, PortPrefixKey, SERVICE_ECHO, ServiceKey};
+use sickbay_shared::limits::PORT_PREFIXES_MAX;
 
 use self::ports::{PortMap, PortPrefix};
 use crate::fleet::{Mode, PortRange, Ports, Protocol, Service};
@@ -65,6 +66,9 @@ impl ServiceKeys {
         networks.extend(ranked.iter().filter(|claim| !claim.is_exact()).map(|each| each.network()));
         for network in networks {
             keys.insert_network(network, &ranked);
+            if keys.are_too_many() {
+                return keys;
+            }
         }
         for service in services.iter().filter(|service| service.mode != Mode::Observe) {
             if service.traffic.is_of_one_address() {
@@ -80,6 +84,12 @@ impl ServiceKeys {
     #[must_use]
     pub fn has_prefixes(&self) -> bool {
         !self.networks.is_empty()
+    }
+
+    /// Whether the port prefixes are more than the map takes; then some keys are missing here.
+    #[must_use]
+    pub fn are_too_many(&self) -> bool {
+        PORT_PREFIXES_MAX as usize <= self.ports.len().saturating_sub(1)
     }
 
     /// Services that some key names; the others never get a packet.

@@ -112,6 +112,7 @@ const COUNT: u64 = u32::MAX as u64;
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::kernel::Sizes;
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn count_and_panic_go_together_whichever_shards_change_them() {
         const THREADS: u32 = 4;
-        const FLIPS: u32 = 50_000;
+        const SEEN: u32 = 1000;
         const COUNTS: PanicCounts = PanicCounts { below: 28, end: 36 };
         let board = board();
         for backend in 0..64 {
@@ -194,26 +195,32 @@ mod tests {
                 let (board, done) = (&board, &done);
                 scope.spawn(move || {
                     let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(thread + 1);
-                    for _ in 0..FLIPS {
+                    while !done.load(Ordering::Acquire) {
                         random ^= random << 13;
                         random ^= random >> 7;
                         random ^= random << 17;
                         let backend = (random >> 8) as u32 % 64 / THREADS * THREADS + thread;
                         board.set_takes_new(backend, 0, random >> 40 & 1 == 1);
                     }
-                    done.store(true, Ordering::Release);
                 });
             }
-            while !done.load(Ordering::Acquire) {
+            // A machine with much to do lets the others wait; until then.
+            let limit = Instant::now() + Duration::from_secs(60);
+            while (calm < SEEN || panicked < SEEN) && Instant::now() < limit {
                 let word = board.pool_word(0);
                 let (count, panics) = (word & COUNT, word & POOL_PANICS != 0);
-                assert!(u64::from(COUNTS.below) <= count || panics, "{count} and no panic");
-                assert!(count < u64::from(COUNTS.end) || !panics, "{count} and a panic");
+                if count < u64::from(COUNTS.below) && !panics
+                    || u64::from(COUNTS.end) <= count && panics
+                {
+                    done.store(true, Ordering::Release);
+                    panic!("{count} take new flows, panic is {panics}");
+                }
                 *if panics { &mut panicked } else { &mut calm } += 1;
             }
+            done.store(true, Ordering::Release);
         });
         let set = (0..64).filter(|backend| board.takes_new(*backend)).count() as u64;
         assert_eq!(board.pool_count(0), set);
-        assert!(0 < calm && 0 < panicked, "both were seen: {calm}, {panicked}");
+        assert!(SEEN <= calm && SEEN <= panicked, "both were seen: {calm}, {panicked}");
     }
 }

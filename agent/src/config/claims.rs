@@ -56,13 +56,13 @@ pub(super) fn check(names: &[&str], drafts: &[DraftService], report: &mut Report
 /// service has none, is reported.
 pub(super) fn resolve(services: &[Service], report: &mut Report<'_>) -> ServiceKeys {
     let keys = ServiceKeys::of(services);
-    if PORT_PREFIXES_MAX as usize <= keys.ports.len().saturating_sub(1) {
+    if keys.are_too_many() {
         let problem = format!(
             "the ports of all services, repeated in every longer prefix that leaves them as they \
-             are, come to {} port prefixes; {PORT_PREFIXES_MAX} are the most",
-            keys.ports.len(),
+             are, come to more than {PORT_PREFIXES_MAX} port prefixes"
         );
         report.error(&["service".into()], problem, "use fewer prefixes, or several instances");
+        return keys;
     }
     let named = keys.named();
     for (index, service) in (0..).zip(services) {

@@ -2,8 +2,10 @@
 
 use sickbay_core::command::Override;
 
+use super::drops::DropView;
 use super::pattern::Pattern;
 use super::view::{BackendView, ServiceView, StatusView};
+use crate::guard::GuardView;
 
 /// The agent as its control plane sees it.
 ///
@@ -25,6 +27,19 @@ pub trait Host: Send + Sync {
     ///
     /// [`ControlError::NoBackendMatches`], and what hindered the agent.
     fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError>;
+
+    /// The pools whose last verdicts are held.
+    fn guards(&self) -> Vec<GuardView>;
+
+    /// Ends the hold over `pool`, or over all; the pools that were held.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Failed`]: there is no such pool, or no guard.
+    fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError>;
+
+    /// The newest samples of dropped packets with a sequence above `after`, oldest first.
+    fn drops(&self, after: u64) -> Vec<DropView>;
 }
 
 /// Why the agent did not do what it was asked.

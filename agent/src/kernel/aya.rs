@@ -8,7 +8,7 @@ use std::error::Error;
 use std::path::Path;
 
 use ::aya::maps::lpm_trie::{Key, LpmTrie};
-use ::aya::maps::{Array, HashMap, MapData};
+use ::aya::maps::{Array, HashMap, MapData, RingBuf};
 use ::aya::programs::links::{FdLink, PinnedLink};
 use ::aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
 use ::aya::programs::xdp::XdpLink;
@@ -17,7 +17,8 @@ use ::aya::programs::{
 };
 use ::aya::{Ebpf, EbpfLoader};
 use sickbay_shared::abi::{
-    self, AddressPrefixKey, Pool, PortPrefixKey, Service, ServiceKey, TC_PROGRAM, XDP_PROGRAM,
+    self, AddressPrefixKey, DropRecord, Pool, PortPrefixKey, Service, ServiceKey, TC_PROGRAM,
+    XDP_PROGRAM,
 };
 use sickbay_shared::pod::Pod;
 
@@ -38,6 +39,30 @@ pub(super) enum LinkError {
     /// The kernel refused.
     #[error("{0}")]
     Refused(String),
+}
+
+/// Samples of dropped packets, as the kernel program puts them. They have one reader.
+pub struct DropRing {
+    ring: RingBuf<MapData>,
+}
+
+impl std::fmt::Debug for DropRing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DropRing").finish_non_exhaustive()
+    }
+}
+
+impl DropRing {
+    /// Takes the oldest sample; `None` = there is none now.
+    pub fn take(&mut self) -> Option<DropRecord> {
+        loop {
+            let item = self.ring.next()?;
+            // What is not a record of this layout is passed over: an object of a later version.
+            if let Some(record) = DropRecord::from_bytes(&item) {
+                return Some(record);
+            }
+        }
+    }
 }
 
 /// Programs and maps in the kernel.
@@ -119,6 +144,14 @@ impl Loaded {
         LpmTrie::<&mut MapData, [u8; MATCHED], u32>::try_from(map)
             .and_then(|mut map| map.insert(&key, value, 0))
             .map_err(|error| map_failed(name, &error))
+    }
+
+    /// The samples of dropped packets; once.
+    pub(super) fn take_drops(&mut self) -> Result<DropRing, KernelError> {
+        let map = self.ebpf.take_map(abi::DROPS);
+        let map = map.ok_or(KernelError::NotInObject { name: abi::DROPS })?;
+        let ring = RingBuf::try_from(map).map_err(|error| map_failed(abi::DROPS, &error))?;
+        Ok(DropRing { ring })
     }
 
     pub(super) fn insert_pool(&mut self, index: u32, pool: &Pool) -> Result<(), KernelError> {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sickbay_shared::abi::{self, AddressPrefixKey, Pool, PortPrefixKey, Service, ServiceKey};
 
-use super::aya::Loaded;
+use super::aya::{DropRing, Loaded};
 use super::counters::Counters;
 use super::error::KernelError;
 use super::pins::Pins;
@@ -102,6 +102,15 @@ impl Datapath {
     /// A map of the object is not what the ABI says.
     pub fn board(&self) -> Result<Board, BoardError> {
         Board::open(self.pins.directory())
+    }
+
+    /// The samples of dropped packets; they have one reader, and this is it.
+    ///
+    /// # Errors
+    ///
+    /// They were taken before.
+    pub fn take_drops(&mut self) -> Result<DropRing, KernelError> {
+        self.loaded.take_drops()
     }
 
     /// The counters.

@@ -11,6 +11,7 @@ use sickbay_core::text::OutcomeText;
 use sickbay_shared::abi::{BackendCounters, TargetRecord};
 
 use crate::board::{Board, coarse_now_ns};
+use crate::control::drops::{DropView, Drops};
 use crate::control::host::{ControlError, Host};
 use crate::control::journal::Journal;
 use crate::control::pattern::Pattern;
@@ -21,8 +22,12 @@ use crate::control::view::{
 use crate::engine::monotonic_now;
 use crate::fleet::{Backend, Fleet, Service, shown_network};
 use crate::graph;
+use crate::guard::{GuardView, Guards};
 use crate::kernel::{Attached, AttachedMode, Counters};
 use crate::shard::{RequestError, ShardRequest, Shards};
+
+/// Dropped packets and held verdicts.
+mod evidence;
 
 /// What [`Host`] is answered from.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ pub(super) struct Answers {
     /// By fleet backend.
     words: RwLock<Box<[Override]>>,
     attached: RwLock<Vec<Attached>>,
+    guards: Option<Arc<Guards>>,
+    drops: Drops,
 }
 
 impl Answers {
@@ -48,6 +55,7 @@ impl Answers {
         journal: Arc<Journal>,
         counters: Counters,
     ) -> Self {
+        let guards = Guards::new(&fleet).map(Arc::new);
         let words = vec![Override::Auto; fleet.backends.len()].into();
         Self {
             fleet,
@@ -58,6 +66,8 @@ impl Answers {
             shards: Mutex::new(None),
             words: RwLock::new(words),
             attached: RwLock::new(Vec::new()),
+            guards,
+            drops: Drops::default(),
         }
     }
 
@@ -270,6 +280,18 @@ impl Host for Answers {
             return Err(ControlError::NoBackendMatches { pattern: pattern.as_str().to_owned() });
         }
         Ok(names)
+    }
+
+    fn guards(&self) -> Vec<GuardView> {
+        self.guards.as_ref().map_or_else(Vec::new, |guards| guards.views(monotonic_now()))
+    }
+
+    fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError> {
+        self.release(pool)
+    }
+
+    fn drops(&self, after: u64) -> Vec<DropView> {
+        self.drops.since(after)
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use sickbay::control::claim::Claim;
 use sickbay::control::client::Client;
+use sickbay::control::drops::DropView;
 use sickbay::control::host::{ControlError, Host};
 use sickbay::control::journal::Journal;
 use sickbay::control::pattern::Pattern;
@@ -18,6 +19,7 @@ use sickbay::control::view::{
     Admin, AttachedView, BackendCountersView, BackendView, ProbeState, RuleView,
     ServiceCountersView, ServiceView, ShardView, StatusView,
 };
+use sickbay::guard::GuardView;
 use sickbay_core::command::Override;
 use tempfile::TempDir;
 
@@ -114,6 +116,35 @@ impl Host for Fake {
             return Err(ControlError::NoBackendMatches { pattern: pattern.as_str().to_owned() });
         }
         Ok(names)
+    }
+
+    fn guards(&self) -> Vec<GuardView> {
+        let evidence = "this host probed late".to_owned();
+        vec![GuardView { pool: "web".to_owned(), evidence, fallen: 2, left_ms: 5_000 }]
+    }
+
+    fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError> {
+        match pool {
+            None | Some("web") => Ok(vec!["web".to_owned()]),
+            Some(other) => Err(ControlError::Failed { what: format!("no pool {other:?}") }),
+        }
+    }
+
+    fn drops(&self, after: u64) -> Vec<DropView> {
+        let view = |sequence, service: &str| DropView {
+            sequence,
+            at_unix_ms: 1_795_973_428_250,
+            source: "192.0.2.1:40000".to_owned(),
+            destination: "198.51.100.1:80".to_owned(),
+            protocol: "tcp".to_owned(),
+            size_bytes: 74,
+            service: service.to_owned(),
+            backend: None,
+            reason: "none_takes_new".to_owned(),
+            observe: false,
+        };
+        let all = [view(1, "www"), view(2, "other"), view(3, "www")];
+        all.into_iter().filter(|view| after < view.sequence).collect()
     }
 }
 
