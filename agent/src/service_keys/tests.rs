@@ -241,9 +241,9 @@ fn as_many_services_as_there_can_be_are_resolved() {
     };
     let keys = wide(100);
     assert_eq!(keys.networks.len(), 101);
-    // Each /24 has the /8's ports, and its own 1 to 9 in five pieces; and echo.
+    // Each /24 has the /8's ports, and its own 1 to 9 in four pieces; and echo.
     let ports = usize::from(ports);
-    assert_eq!(keys.ports.len(), ports + 1 + 100 * (ports + 5 + 1));
+    assert_eq!(keys.ports.len(), ports + 1 + 100 * (ports + 4 + 1));
     assert!(!keys.are_too_many());
     assert!(wide(300).are_too_many(), "and what is beyond the limit is not worked out");
 }
