@@ -58,6 +58,8 @@ pub(crate) static EMBRYONIC_V4: LruHashMap<FlowKeyV4, FlowEntry, 64> = LruHashMa
 #[btf_map]
 pub(crate) static EMBRYONIC_V6: LruHashMap<FlowKeyV6, FlowEntry, 64> = LruHashMap::new();
 #[btf_map]
+pub(crate) static EMBRYONIC_SEEN: Array<u64, 1> = Array::new();
+#[btf_map]
 pub(crate) static FRAGMENTS: LruHashMap<FragmentKey, FragmentEntry, 64> = LruHashMap::new();
 #[btf_map]
 pub(crate) static BUDGETS: PerCpuArray<Budget, 1> = PerCpuArray::new();

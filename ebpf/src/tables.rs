@@ -1,21 +1,26 @@
-//! The maps as the decision's tables and counters.
+//! The maps as the decision's tables, memory and counters.
 #![expect(unsafe_code, reason = "map values are shared memory; the helpers hand out pointers")]
+
+/// What the verifier checks apart: global functions of numbers.
+mod calls;
+/// Counters.
+mod counters;
+/// Entries, budgets and records: what the decision leaves behind.
+mod memory;
 
 use core::ptr::{self, addr_of};
 
-use aya_ebpf::bindings::BPF_ANY;
+use aya_ebpf::btf_maps::Array;
 use aya_ebpf::btf_maps::lpm_trie::Key;
-use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::generated::bpf_ktime_get_coarse_ns;
 use sickbay_shared::abi::{
-    AddressPrefixKey, Backend, BackendCounters, BackendRef, FlowEntry, FlowKeyV4, FlowKeyV6,
-    GlobalCounters, HEADER_HAS_PREFIXES, Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey,
-    Slot,
+    AddressPrefixKey, Backend, BackendRef, FlowEntry, HEADER_HAS_PREFIXES, Pool, PortPrefixKey,
+    Service, ServiceKey, Slot,
 };
-use sickbay_shared::counters::Counters;
 use sickbay_shared::packet::Flow;
+use sickbay_shared::select::Choice;
 use sickbay_shared::service::NO_SERVICE;
-use sickbay_shared::tables::{Bitmap, NextHop, Tables};
+use sickbay_shared::tables::{Bitmap, NextHop, Store, Tables};
 
 use crate::maps::{self, AddressPrefix, PortPrefix};
 
@@ -117,46 +122,27 @@ impl Tables for Maps {
     }
 
     #[inline(always)]
-    fn entry(&self, flow: &Flow) -> FlowEntry {
-        let Some(entry) = entry_pointer(flow) else {
-            return FlowEntry::default();
+    fn sign_of_life_ns(&self, backend_index: u32) -> u64 {
+        let Some(backend): Option<*const Backend> = maps::BACKENDS.get_ptr(backend_index) else {
+            return 0;
         };
-        // SAFETY: an evicted entry's memory stays a FlowEntry; a torn one fails its generation or
-        // is another flow's for one packet, as an eviction at that moment would be.
-        unsafe {
-            FlowEntry {
-                seen_ns: addr_of!((*entry).seen_ns).read_volatile(),
-                backend: addr_of!((*entry).backend).read_volatile(),
-                reserved: 0,
-            }
+        // SAFETY: the map's element lives as long as the program; its field is a byte.
+        let shard = unsafe { addr_of!((*backend).shard).read_volatile() };
+        match maps::HEARTBEATS.get_ptr(u32::from(shard)) {
+            // SAFETY: as above; an aligned word that the shard stores whole.
+            Some(heartbeat) => unsafe { addr_of!((*heartbeat).beat_ns).read_volatile() },
+            None => 0,
         }
     }
 
     #[inline(always)]
-    fn write_entry(&self, flow: &Flow, entry: &FlowEntry) -> bool {
-        if flow.family == 4 {
-            maps::FLOWS_V4.insert(key_v4(flow), entry, u64::from(BPF_ANY)).is_ok()
-        } else {
-            maps::FLOWS_V6.insert(key_v6(flow), entry, u64::from(BPF_ANY)).is_ok()
-        }
+    fn entry(&self, flow: &Flow, store: Store) -> FlowEntry {
+        memory::entry(flow, store)
     }
 
     #[inline(always)]
-    fn stamp_entry(&self, flow: &Flow, now_ns: u64) {
-        if let Some(entry) = entry_pointer(flow) {
-            // SAFETY: an aligned field of a map's element, stored whole.
-            unsafe { (&raw mut (*entry).seen_ns).write_volatile(now_ns) }
-        }
-    }
-
-    #[inline(always)]
-    fn delete_entry(&self, flow: &Flow) {
-        // Gone already, by eviction: as wished.
-        let _gone = if flow.family == 4 {
-            maps::FLOWS_V4.remove(key_v4(flow))
-        } else {
-            maps::FLOWS_V6.remove(key_v6(flow))
-        };
+    fn embryonic_seen_ns(&self) -> u64 {
+        read(&maps::EMBRYONIC_SEEN, 0).unwrap_or_default()
     }
 
     #[inline(always)]
@@ -167,99 +153,37 @@ impl Tables for Maps {
 
     #[inline(always)]
     fn service_by_prefix(&self, high: u64, low: u64, last: u32) -> u32 {
-        searches::sickbay_service_by_prefix(high, low, last)
+        calls::sickbay_service_by_prefix(high, low, last)
+    }
+
+    #[inline(always)]
+    fn divert(&self, service: u32, current: BackendRef, hash: u64, now_ns: u64) -> Choice {
+        Choice(calls::sickbay_divert(service, current.0, hash, now_ns))
+    }
+
+    #[inline(always)]
+    fn on_sick(&self, service: u32, backend: BackendRef, is_tcp: bool, now_ns: u64) -> u8 {
+        calls::sickbay_on_sick(service, backend.0, u32::from(is_tcp), now_ns) as u8
     }
 
     #[inline(always)]
     fn rehash(&self, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
-        BackendRef(searches::sickbay_rehash(slot_first, slot_count, hash))
+        BackendRef(calls::sickbay_rehash(slot_first, slot_count, hash))
     }
 
     #[inline(always)]
     fn kth_by_counts(&self, pool_first: u32, pool_count: u32, k: u32) -> u32 {
-        searches::sickbay_kth_by_counts(pool_first, pool_count, k)
+        calls::sickbay_kth_by_counts(pool_first, pool_count, k)
     }
 
     #[inline(always)]
     fn ones_in_group(&self, bitmap: Bitmap, first: u32, pool_count: u32) -> u32 {
-        searches::sickbay_ones_in_group(searches::number(bitmap), first, pool_count)
+        calls::sickbay_ones_in_group(calls::number(bitmap), first, pool_count)
     }
 
     #[inline(always)]
     fn any_by_scan(&self, bitmap: Bitmap, pool_first: u32, pool_count: u32, draw: u64) -> u32 {
-        searches::sickbay_any_by_scan(searches::number(bitmap), pool_first, pool_count, draw)
-    }
-}
-
-/// The searches as global functions: exported, so that their linkage says so, and of numbers only,
-/// which is all that the verifier takes for granted of them.
-mod searches {
-    use sickbay_shared::tables::Bitmap;
-    use sickbay_shared::{select, service};
-
-    use super::Maps;
-
-    #[unsafe(no_mangle)]
-    #[inline(never)]
-    pub(super) extern "C" fn sickbay_service_by_prefix(high: u64, low: u64, last: u32) -> u32 {
-        service::find_by_prefix(&Maps, high, low, last)
-    }
-
-    #[unsafe(no_mangle)]
-    #[inline(never)]
-    pub(super) extern "C" fn sickbay_rehash(slot_first: u32, slot_count: u32, hash: u64) -> u32 {
-        select::rehash(&Maps, slot_first, slot_count, hash).0
-    }
-
-    #[unsafe(no_mangle)]
-    #[inline(never)]
-    pub(super) extern "C" fn sickbay_kth_by_counts(first: u32, count: u32, k: u32) -> u32 {
-        select::kth_by_counts(&Maps, first, count, k)
-    }
-
-    #[unsafe(no_mangle)]
-    #[inline(never)]
-    pub(super) extern "C" fn sickbay_ones_in_group(bitmap: u32, first: u32, count: u32) -> u32 {
-        select::ones_in_group(&Maps, named(bitmap), first, count)
-    }
-
-    #[unsafe(no_mangle)]
-    #[inline(never)]
-    pub(super) extern "C" fn sickbay_any_by_scan(
-        bitmap: u32,
-        first: u32,
-        count: u32,
-        draw: u64,
-    ) -> u32 {
-        select::any_by_scan(&Maps, named(bitmap), first, count, draw)
-    }
-
-    /// A bitmap that is searched, as the number that stands for it in these calls.
-    #[inline(always)]
-    pub(super) fn number(bitmap: Bitmap) -> u32 {
-        u32::from(bitmap == Bitmap::Allowed)
-    }
-
-    #[inline(always)]
-    fn named(number: u32) -> Bitmap {
-        if number == 0 { Bitmap::TakesNew } else { Bitmap::Allowed }
-    }
-}
-
-impl Counters for Maps {
-    #[inline(always)]
-    fn global(&self, count: impl FnOnce(&mut GlobalCounters)) {
-        move_counters(&maps::GLOBAL_COUNTERS, 0, count);
-    }
-
-    #[inline(always)]
-    fn service(&self, index: u32, count: impl FnOnce(&mut ServiceCounters)) {
-        move_counters(&maps::SERVICE_COUNTERS, index, count);
-    }
-
-    #[inline(always)]
-    fn backend(&self, index: u32, count: impl FnOnce(&mut BackendCounters)) {
-        move_counters(&maps::BACKEND_COUNTERS, index, count);
+        calls::sickbay_any_by_scan(calls::number(bitmap), pool_first, pool_count, draw)
     }
 }
 
@@ -272,37 +196,4 @@ fn read<T: Copy, const ENTRIES: usize, const FLAGS: usize>(
 ) -> Option<T> {
     // SAFETY: the map's element lives as long as the program and is aligned to eight bytes.
     map.get_ptr(index).map(|element| unsafe { element.read_volatile() })
-}
-
-#[inline(always)]
-fn move_counters<T, const ENTRIES: usize>(
-    map: &PerCpuArray<T, ENTRIES>,
-    index: u32,
-    count: impl FnOnce(&mut T),
-) {
-    if let Some(counters) = map.get_ptr_mut(index) {
-        // SAFETY: this CPU's own element; programs of one CPU do not run inside one another.
-        count(unsafe { &mut *counters });
-    }
-}
-
-#[inline(always)]
-fn entry_pointer(flow: &Flow) -> Option<*mut FlowEntry> {
-    if flow.family == 4 {
-        maps::FLOWS_V4.get_ptr_mut(key_v4(flow))
-    } else {
-        maps::FLOWS_V6.get_ptr_mut(key_v6(flow))
-    }
-}
-
-#[inline(always)]
-fn key_v4(flow: &Flow) -> &FlowKeyV4 {
-    // SAFETY: the first words of an IPv4 flow's key are this key's bytes.
-    unsafe { &*flow.key.as_ptr().cast() }
-}
-
-#[inline(always)]
-fn key_v6(flow: &Flow) -> &FlowKeyV6 {
-    // SAFETY: the words of an IPv6 flow's key are this key's bytes.
-    unsafe { &*flow.key.as_ptr().cast() }
 }

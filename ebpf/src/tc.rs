@@ -19,11 +19,11 @@ use crate::tables::Maps;
 pub(crate) fn sickbay_tc(ctx: TcContext) -> i32 {
     make_headers_readable(&ctx);
     let packet = bytes(&ctx);
-    let outcome = decide(&packet, &Maps);
+    let outcome = decide(&packet, &Maps, &Maps);
     count(&outcome, &Maps);
     match outcome.action() {
         Action::Pass => TC_ACT_OK,
-        Action::Drop => TC_ACT_SHOT,
+        Action::Drop | Action::Refuse => TC_ACT_SHOT,
         Action::Forward(next_hop) => forward(&packet, next_hop),
     }
 }

@@ -19,11 +19,11 @@ pub(crate) fn sickbay_xdp(ctx: XdpContext) -> u32 {
     let (data, data_end) = (ctx.data(), ctx.data_end());
     let size_bytes = (data_end - data) as u32;
     let packet = Bytes { data, data_end, size_bytes, tags_taken_off: 0 };
-    let outcome = decide(&packet, &Maps);
+    let outcome = decide(&packet, &Maps, &Maps);
     count(&outcome, &Maps);
     match outcome.action() {
         Action::Pass => XDP_PASS,
-        Action::Drop => XDP_DROP,
+        Action::Drop | Action::Refuse => XDP_DROP,
         Action::Forward(next_hop) => forward(&ctx, &packet, next_hop),
     }
 }

@@ -1,20 +1,18 @@
 //! Random tables and packets from a seed: right, wrong and in between.
 
+/// Services by exact keys and by prefixes, of all policies.
+mod services;
+
 use std::net::IpAddr;
 
-use sickbay_shared::abi::{
-    ALL_SICK_DROP, ALL_SICK_OPEN, BackendRef, FlowEntry, MODE_DSR, MODE_OBSERVE, NEXT_HOP_VALID,
-    Service, ServiceKey, Slot,
-};
+use sickbay_shared::abi::{BackendRef, FlowEntry, NEXT_HOP_VALID, POOL_PANICS};
 use sickbay_shared::hash::remix;
 use sickbay_shared::model::frame::Frame;
 use sickbay_shared::model::{Bytes, ModelTables};
-use sickbay_shared::packet::{PROTOCOL_TCP, PROTOCOL_UDP, parse};
-use sickbay_shared::tables::Bitmap;
+use sickbay_shared::packet::{PROTOCOL_TCP, parse};
+use sickbay_shared::tables::{Bitmap, Store};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Idle limit of UDP entries in these tables.
-const UDP_IDLE_S: u64 = 30;
 /// Ages of entries, in seconds; none is close to a limit, so that a slow run decides alike.
 const AGES_S: [u64; 6] = [0, 3, 12, 20, 40, 200];
 const CLIENTS: u32 = 12;
@@ -77,10 +75,13 @@ impl World {
             tables.add_pool(pool * pool_words, pool_words);
             members.push(add_backends(&mut tables, chance, pool, pool_words * 64));
         }
-        let mut world = Self { tables, services: Vec::new() };
-        for index in 0..6 {
-            world.add_service(chance, index, &members);
+        tables.heartbeats_ns = [0, 200, 0].map(|age_s| now_ns - age_s * SECOND_NS).to_vec();
+        for pool in 0..pools {
+            tables.put_panic(pool, chance.happens(15));
         }
+        let mut world = Self { tables, services: Vec::new() };
+        services::add(&mut world, chance, &members);
+        world.limit_budgets(chance);
         if chance.happens(10) {
             world.disturb_counts(chance);
         }
@@ -141,46 +142,14 @@ impl World {
         Frame { protocol, ..Frame::tcp(source, (address, port), 0) }
     }
 
-    fn add_service(&mut self, chance: &mut Chance, index: u32, members: &[Vec<BackendRef>]) {
-        let address = if chance.happens(50) {
-            IpAddr::from([192, 0, 2, 1])
-        } else {
-            IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1])
-        };
-        let (port, protocol) = (80 + index as u16, chance.one_of(&[PROTOCOL_TCP, PROTOCOL_UDP]));
-        let pool = chance.below(members.len() as u32);
-        let slot_count = if chance.happens(3) { 0 } else { 1 + chance.below(40) };
-        let service = Service {
-            hash_seed: chance.number(),
-            index,
-            pool: if chance.happens(2) { 1000 } else { pool },
-            slot_first: self.tables.slots.len() as u32,
-            slot_count,
-            mode: if chance.happens(20) { MODE_OBSERVE } else { MODE_DSR },
-            all_sick: chance.one_of(&[ALL_SICK_OPEN, ALL_SICK_DROP]),
-            udp_idle_ns: UDP_IDLE_S * SECOND_NS,
-            ..Service::default()
-        };
-        for _ in 0..slot_count {
-            let current = chance.one_of(&members[pool as usize]);
-            let drains = chance.happens(20);
-            let previous = if drains { chance.one_of(&members[pool as usize]) } else { current };
-            let broken = chance.happens(1);
-            let current = if broken { BackendRef::new(current.index(), 77) } else { current };
-            let empty = chance.happens(1);
-            self.tables.slots.push(if empty { Slot(0) } else { Slot::new(current, previous) });
-        }
-        let (octets, family) = match address {
-            IpAddr::V4(address) => {
-                let mut octets = [0; 16];
-                octets[..4].copy_from_slice(&address.octets());
-                (octets, 4)
-            }
-            IpAddr::V6(address) => (address.octets(), 6),
-        };
-        let key = ServiceKey { address: octets, port: port.to_be_bytes(), protocol, family };
-        self.tables.put_service(key, service);
-        self.services.push((address, port, protocol));
+    /// Purses that are empty, or never are: how fast one empties is no matter of chance.
+    fn limit_budgets(&mut self, chance: &mut Chance) {
+        let mut limit = |percent| if chance.happens(percent) { 0 } else { u32::MAX };
+        let header = &mut self.tables.header;
+        header.embryonic_inserts_per_second = limit(10);
+        header.flow_inserts_per_second = limit(10);
+        header.replies_per_second = limit(30);
+        header.drop_records_per_second = limit(50);
     }
 
     /// Counts that are ahead of the bits or behind them, as between two stores of the agent.
@@ -189,8 +158,9 @@ impl World {
             *count = (*count + chance.below(3)).saturating_sub(chance.below(3));
         }
         for count in &mut self.tables.pool_counts {
-            let more = u64::from(chance.below(5));
-            *count = (*count + more).saturating_sub(u64::from(chance.below(5)));
+            let (flags, number) = (*count & POOL_PANICS, *count & u64::from(u32::MAX));
+            let more = number + u64::from(chance.below(5));
+            *count = flags | more.saturating_sub(u64::from(chance.below(5)));
         }
     }
 
@@ -215,7 +185,13 @@ impl World {
                     backend: BackendRef::new(backend.index(), generation),
                     reserved: 0,
                 };
-                self.tables.entries.borrow_mut().insert(headers.flow, entry);
+                let embryonic = protocol == PROTOCOL_TCP && chance.happens(40);
+                let store = if embryonic { Store::Embryonic } else { Store::Flows };
+                self.tables.entries.borrow_mut().insert((store, headers.flow), entry);
+                if embryonic {
+                    let seen_ns = self.tables.embryonic_seen_ns.get().max(entry.seen_ns);
+                    self.tables.embryonic_seen_ns.set(seen_ns);
+                }
             }
         }
     }
@@ -247,6 +223,7 @@ fn add_backends(
         if chance.happens(10) {
             backend.next_hop &= !NEXT_HOP_VALID;
         }
+        backend.shard = chance.one_of(&[0, 1, 2, 9]);
         backend.source_mac = chance.number() >> 16;
         // A test-run's packets come in by interface 1.
         backend.interface_index = chance.one_of(&[1, 2, 9]);

@@ -1,21 +1,23 @@
 //! The steering programs in this kernel, run packet by packet over tables that a test gives.
-#![expect(unsafe_code, reason = "aya asks for the promise that map values are plain bytes")]
+
+/// Elements and entries, read and written one by one.
+mod elements;
 
 use std::collections::HashMap;
 use std::env;
 use std::path::PathBuf;
 
-use aya::maps::{Array, HashMap as HashTable, Map, MapData, PerCpuArray, PerCpuValues};
+use aya::maps::{MapData, RingBuf};
 use aya::programs::{SchedClassifier, TestRun, TestRunOptions, Xdp};
-use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader};
 use sickbay_shared::abi::{
-    self, BackendCounters, FlowEntry, FlowKeyV4, FlowKeyV6, GlobalCounters, ServiceCounters,
+    self, Budget, DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6, GlobalCounters, Header, Heartbeat,
 };
 use sickbay_shared::limits::GROUP_WORDS;
 use sickbay_shared::model::{ModelCounters, ModelTables};
 use sickbay_shared::packet::Flow;
 use sickbay_shared::pod::Pod;
+use sickbay_shared::tables::Store;
 
 /// Bitmap words that the tables of a test may have.
 pub const WORDS: u32 = 64;
@@ -23,6 +25,8 @@ pub const WORDS: u32 = 64;
 pub const SERVICES: u32 = 16;
 const SLOTS: u32 = 4096;
 const FLOWS: u32 = 65_536;
+/// Shards that the tables of a test may have.
+const SHARDS: u32 = 4;
 
 /// Which program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,17 +62,10 @@ pub struct Ran {
     pub frame: Vec<u8>,
 }
 
-/// A map's key or value; a type of another crate may not promise it itself.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Raw<T>(T);
-
-// SAFETY: transparent over a type that promises to be its bytes and nothing else.
-unsafe impl<T: Pod> aya::Pod for Raw<T> {}
-
 /// The loaded object, and the tables as they were last put into its maps.
 pub struct Steering {
     ebpf: Ebpf,
+    drops: RingBuf<MapData>,
     held: ModelTables,
 }
 
@@ -91,10 +88,13 @@ impl Steering {
             .map_max_entries(abi::BACKEND_COUNTERS, WORDS * 64)
             .map_max_entries(abi::SERVICES, SERVICES)
             .map_max_entries(abi::SERVICE_KEYS, SERVICES)
+            .map_max_entries(abi::HEARTBEATS, SHARDS)
             .map_max_entries(abi::SERVICE_COUNTERS, SERVICES)
             .map_max_entries(abi::SLOTS, SLOTS)
             .map_max_entries(abi::FLOWS_V4, FLOWS)
             .map_max_entries(abi::FLOWS_V6, FLOWS)
+            .map_max_entries(abi::EMBRYONIC_V4, FLOWS)
+            .map_max_entries(abi::EMBRYONIC_V6, FLOWS)
             .load_file(&object)
             .unwrap_or_else(|error| {
                 panic!("loading {} (as root, after xtask build-ebpf): {error:?}", object.display())
@@ -107,13 +107,18 @@ impl Steering {
         tc.load().expect("the verifier accepts the TC program");
         let steps = tc.info().expect("program information").verified_instruction_count();
         println!("{}: {steps:?} steps of the verifier", abi::TC_PROGRAM);
-        Self { ebpf, held: ModelTables::new(WORDS) }
+        let drops = ebpf.take_map(abi::DROPS).expect("a ring buffer in the object");
+        let drops = RingBuf::try_from(drops).expect("a ring buffer");
+        // What the maps hold when they are new.
+        let mut held = ModelTables::new(WORDS);
+        held.header = Header::default();
+        Self { ebpf, drops, held }
     }
 
     /// Whether a map of this name is in the object.
     #[must_use]
     pub fn has_map(&self, name: &str) -> bool {
-        self.ebpf.map(name).is_some()
+        self.ebpf.map(name).is_some() || name == abi::DROPS
     }
 
     /// Puts tables into the maps, entries included, and sets all counters to zero.
@@ -135,19 +140,31 @@ impl Steering {
         self.put_array(abi::BACKENDS, &old.backends, &new.backends);
         self.put_array(abi::SLOTS, &old.slots, &new.slots);
         self.put_array(abi::HEADER, &[old.header], &[new.header]);
+        let (old_beats, beats) = (heartbeats(&old), heartbeats(&new));
+        self.put_array(abi::HEARTBEATS, &old_beats, &beats);
+        self.put_trie::<_, 20>(abi::ADDRESS_PREFIXES, &old.address_prefixes, &new.address_prefixes);
+        self.put_trie::<_, 8>(abi::PORT_PREFIXES, &old.port_prefixes, &new.port_prefixes);
         self.put_array(abi::SERVICES, &old.services, &new.services);
         self.put_hash(abi::SERVICE_KEYS, new.service_keys.clone());
-        let (mut v4, mut v6) = (HashMap::new(), HashMap::new());
-        for (flow, entry) in new.entries.borrow().iter() {
-            let bytes: Vec<u8> = flow.key.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            if flow.family == 4 {
-                v4.insert(FlowKeyV4::from_bytes(&bytes[..16]).expect("sixteen bytes"), *entry);
-            } else {
-                v6.insert(FlowKeyV6::from_bytes(&bytes).expect("forty bytes"), *entry);
+        for (store, v4, v6) in STORES {
+            let of_store = new.entries.borrow();
+            let of_store = of_store.iter().filter(|((of, _), _)| *of == store);
+            let (mut entries_v4, mut entries_v6) = (HashMap::new(), HashMap::new());
+            for ((_, flow), entry) in of_store {
+                let bytes: Vec<u8> = flow.key.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                if flow.family == 4 {
+                    let key = FlowKeyV4::from_bytes(&bytes[..16]).expect("sixteen bytes");
+                    entries_v4.insert(key, *entry);
+                } else {
+                    entries_v6.insert(FlowKeyV6::from_bytes(&bytes).expect("forty bytes"), *entry);
+                }
             }
+            self.put_hash(v4, entries_v4);
+            self.put_hash(v6, entries_v6);
         }
-        self.put_hash(abi::FLOWS_V4, v4);
-        self.put_hash(abi::FLOWS_V6, v6);
+        self.put_array(abi::EMBRYONIC_SEEN, &[], &[new.embryonic_seen_ns.get()]);
+        self.zero::<Budget>(abi::BUDGETS, 1);
+        self.drops();
         self.held = new;
     }
 
@@ -170,28 +187,26 @@ impl Steering {
         Ran { action: result.return_value, frame: data_out }
     }
 
-    /// The entries that are in the maps.
+    /// The entries that are in the maps, by where they stand.
     #[must_use]
-    pub fn entries(&self) -> HashMap<Flow, FlowEntry> {
-        let word = |bytes: [u8; 4]| u32::from_ne_bytes(bytes);
-        let words = |bytes: [u8; 16]| {
-            let word = |at: usize| word(bytes[at..at + 4].try_into().expect("four bytes"));
-            [word(0), word(4), word(8), word(12)]
-        };
-        let ports = |[a, b]: [u8; 2], [c, d]: [u8; 2]| word([a, b, c, d]);
-        let v4 = self.read_hash::<FlowKeyV4, FlowEntry>(abi::FLOWS_V4);
-        let v6 = self.read_hash::<FlowKeyV6, FlowEntry>(abi::FLOWS_V6);
-        let v4 = v4.into_iter().map(|(key, entry)| {
-            let ports = ports(key.source_port, key.destination_port);
-            let (source, destination) = (word(key.source), word(key.destination));
-            (Flow::v4(source, destination, ports, key.protocol), entry)
-        });
-        let v6 = v6.into_iter().map(|(key, entry)| {
-            let ports = ports(key.source_port, key.destination_port);
-            let (source, destination) = (words(key.source), words(key.destination));
-            (Flow::v6(source, destination, ports, key.protocol), entry)
-        });
-        v4.chain(v6).collect()
+    pub fn entries(&self) -> HashMap<(Store, Flow), FlowEntry> {
+        let mut all = HashMap::new();
+        for (store, v4, v6) in STORES {
+            let v4 = self.read_hash::<FlowKeyV4, FlowEntry>(v4);
+            let v6 = self.read_hash::<FlowKeyV6, FlowEntry>(v6);
+            all.extend(v4.into_iter().map(|(key, entry)| ((store, flow_v4(&key)), entry)));
+            all.extend(v6.into_iter().map(|(key, entry)| ((store, flow_v6(&key)), entry)));
+        }
+        all
+    }
+
+    /// The records of dropped packets that have come since this was last asked.
+    pub fn drops(&mut self) -> Vec<DropRecord> {
+        let mut all = Vec::new();
+        while let Some(record) = self.drops.next() {
+            all.push(DropRecord::from_bytes(&record).expect("a record of the ABI's size"));
+        }
+        all
     }
 
     /// All counters that are not zero, added up over the CPUs.
@@ -205,78 +220,37 @@ impl Steering {
             backends: self.read_counters(abi::BACKEND_COUNTERS, backends).into(),
         }
     }
+}
 
-    /// Backend indices that can have been counted: up to the last one in use, and some beyond.
-    fn used_backends(&self) -> u32 {
-        let used = self.held.backends.iter().rposition(|backend| backend.generation != 0);
-        (used.unwrap_or(0) as u32 + 64).min(WORDS * 64)
-    }
+/// Where entries stand: of IPv4, of IPv6.
+const STORES: [(Store, &str, &str); 2] = [
+    (Store::Flows, abi::FLOWS_V4, abi::FLOWS_V6),
+    (Store::Embryonic, abi::EMBRYONIC_V4, abi::EMBRYONIC_V6),
+];
 
-    fn zero_counters(&mut self) {
-        let backends = self.used_backends();
-        self.zero::<GlobalCounters>(abi::GLOBAL_COUNTERS, 1);
-        self.zero::<ServiceCounters>(abi::SERVICE_COUNTERS, SERVICES);
-        self.zero::<BackendCounters>(abi::BACKEND_COUNTERS, backends);
-    }
+fn heartbeats(tables: &ModelTables) -> Vec<Heartbeat> {
+    let beat = |beat_ns: &u64| Heartbeat { beat_ns: *beat_ns, ..Heartbeat::default() };
+    tables.heartbeats_ns.iter().map(beat).collect()
+}
 
-    fn zero<T: Pod>(&mut self, name: &str, count: u32) {
-        let mut map: PerCpuArray<&mut MapData, Raw<T>> = typed_mut(&mut self.ebpf, name);
-        let cpus = nr_cpus().expect("the number of CPUs");
-        for index in 0..count {
-            let zeros = PerCpuValues::try_from(vec![Raw(T::default()); cpus]).expect("all CPUs");
-            map.set(index, zeros, 0).expect("setting a counter");
-        }
-    }
+fn flow_v4(key: &FlowKeyV4) -> Flow {
+    let word = |bytes: [u8; 4]| u32::from_ne_bytes(bytes);
+    let ports = ports(key.source_port, key.destination_port);
+    Flow::v4(word(key.source), word(key.destination), ports, key.protocol)
+}
 
-    fn read_counters<T: Pod + PartialEq>(&self, name: &str, count: u32) -> HashMap<u32, T> {
-        let map: PerCpuArray<&MapData, Raw<T>> = typed(&self.ebpf, name);
-        let mut all = HashMap::new();
-        for index in 0..count {
-            let per_cpu = map.get(&index, 0).expect("reading a counter");
-            let sum = sum(per_cpu.iter().map(|raw| &raw.0));
-            if sum != T::default() {
-                all.insert(index, sum);
-            }
-        }
-        all
-    }
+fn flow_v6(key: &FlowKeyV6) -> Flow {
+    let words = |bytes: [u8; 16]| {
+        let word =
+            |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        [word(0), word(4), word(8), word(12)]
+    };
+    let ports = ports(key.source_port, key.destination_port);
+    Flow::v6(words(key.source), words(key.destination), ports, key.protocol)
+}
 
-    /// Writes those elements that are not there already.
-    fn put_array<T: Pod + PartialEq>(&mut self, name: &str, old: &[T], new: &[T]) {
-        let mut map: Array<&mut MapData, Raw<T>> = typed_mut(&mut self.ebpf, name);
-        for (index, value) in new.iter().enumerate() {
-            if old.get(index) != Some(value) {
-                map.set(index as u32, Raw(*value), 0).expect("setting an element");
-            }
-        }
-        for index in new.len()..old.len() {
-            map.set(index as u32, Raw(T::default()), 0).expect("clearing an element");
-        }
-    }
-
-    fn put_hash<K, V>(&mut self, name: &str, entries: HashMap<K, V>)
-    where
-        K: Pod + Eq + std::hash::Hash,
-        V: Pod,
-    {
-        let present: Vec<K> = self.read_hash::<K, V>(name).into_keys().collect();
-        let mut map: HashTable<&mut MapData, Raw<K>, Raw<V>> = typed_mut(&mut self.ebpf, name);
-        for key in present {
-            map.remove(&Raw(key)).expect("removing an entry");
-        }
-        for (key, value) in entries {
-            map.insert(Raw(key), Raw(value), 0).expect("inserting an entry");
-        }
-    }
-
-    fn read_hash<K, V>(&self, name: &str) -> HashMap<K, V>
-    where
-        K: Pod + Eq + std::hash::Hash,
-        V: Pod,
-    {
-        let map: HashTable<&MapData, Raw<K>, Raw<V>> = typed(&self.ebpf, name);
-        map.iter().map(|entry| entry.expect("reading a map")).map(|(k, v)| (k.0, v.0)).collect()
-    }
+fn ports([a, b]: [u8; 2], [c, d]: [u8; 2]) -> u32 {
+    u32::from_ne_bytes([a, b, c, d])
 }
 
 /// Where the object is: what `SICKBAY_EBPF_OBJECT` names, or what `cargo xtask build-ebpf` made.
@@ -298,32 +272,4 @@ where
         .unwrap_or_else(|| panic!("no program {name} in the object"))
         .try_into()
         .expect("a program of this type")
-}
-
-fn typed<'a, M>(ebpf: &'a Ebpf, name: &str) -> M
-where
-    M: TryFrom<&'a Map, Error: std::fmt::Debug>,
-{
-    let map = ebpf.map(name).unwrap_or_else(|| panic!("no map {name} in the object"));
-    map.try_into().unwrap_or_else(|error| panic!("map {name}: {error:?}"))
-}
-
-fn typed_mut<'a, M>(ebpf: &'a mut Ebpf, name: &str) -> M
-where
-    M: TryFrom<&'a mut Map, Error: std::fmt::Debug>,
-{
-    let map = ebpf.map_mut(name).unwrap_or_else(|| panic!("no map {name} in the object"));
-    map.try_into().unwrap_or_else(|error| panic!("map {name}: {error:?}"))
-}
-
-/// The sum of counters, which are structs of u64 alone.
-fn sum<'a, T: Pod>(all: impl Iterator<Item = &'a T>) -> T {
-    let mut words = vec![0_u64; size_of::<T>() / 8];
-    for counters in all {
-        for (word, bytes) in words.iter_mut().zip(counters.as_bytes().chunks_exact(8)) {
-            *word += u64::from_bytes(bytes).expect("eight bytes");
-        }
-    }
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    T::from_bytes(&bytes).expect("as many bytes")
 }

@@ -7,19 +7,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::env;
 
 use nix::time::{ClockId, clock_gettime};
-use sickbay_shared::abi::{self, FlowEntry};
+use sickbay_shared::abi::{self, DropRecord, FlowEntry};
 use sickbay_shared::counters::count;
 use sickbay_shared::model::fixtures::{self, Fate};
 use sickbay_shared::model::{Bytes, ModelCounters};
 use sickbay_shared::packet::Flow;
 use sickbay_shared::steer::{Action, Outcome, decide};
+use sickbay_shared::tables::Store;
 use sickbay_tests::chance::{Chance, World};
 use sickbay_tests::figures;
 use sickbay_tests::steering::{Entrance, Ran, Steering};
 
 /// More than any run of a batch takes; less than any two ages of entries differ by.
 const SLACK_NS: u64 = 1_000_000_000;
-const BATCH_PACKETS: u32 = 100;
+const BATCH_PACKETS: u32 = 400;
 
 // The actions of include/uapi/linux/bpf.h and pkt_cls.h.
 const XDP_DROP: u32 = 1;
@@ -33,13 +34,13 @@ const TC_REDIRECT: u32 = 7;
 const INGRESS: u32 = 1;
 
 #[test]
-fn xdp_program_agrees_with_the_host_on_120_000_random_packets() {
-    agree(Entrance::Xdp, 1_200, 0x5eed_0001);
+fn xdp_program_agrees_with_the_host_on_800_000_random_packets() {
+    agree(Entrance::Xdp, 2_000, 0x5eed_0001);
 }
 
 #[test]
-fn tc_program_agrees_with_the_host_on_20_000_random_packets() {
-    agree(Entrance::Tc, 200, 0x5eed_0002);
+fn tc_program_agrees_with_the_host_on_200_000_random_packets() {
+    agree(Entrance::Tc, 500, 0x5eed_0002);
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn agree(entrance: Entrance, batches: u32, default_seed: u64) {
 }
 
 /// Each outcome that there is; of a steered packet, each path.
-const OUTCOMES: [&str; 14] = [
+const OUTCOMES: [&str; 26] = [
     "NotIp",
     "NotTcpUdp",
     "NotRead",
@@ -102,13 +103,25 @@ const OUTCOMES: [&str; 14] = [
     "NotService",
     "BrokenTable",
     "NoneTakesNew",
+    "NoneTakesNewRefused",
+    "BackendSick",
+    "ReplyOverBudget",
     "Current",
     "Rehashed",
     "Searched",
+    "Backup",
+    "PanicOpen",
     "Open",
+    "StaleOpen",
     "SynAgain",
     "Entry",
     "Slot",
+    "Moved",
+    "entry Untouched",
+    "entry Written",
+    "entry Refused",
+    "entry Promoted",
+    "entry Deleted",
 ];
 
 /// How often each action was taken and each outcome came.
@@ -123,9 +136,11 @@ impl Seen {
         let name = match outcome {
             Outcome::Unread(reason) => format!("{reason:?}"),
             Outcome::NotService => "NotService".into(),
-            Outcome::BrokenTable { .. } => "BrokenTable".into(),
-            Outcome::NoneTakesNew { .. } => "NoneTakesNew".into(),
-            Outcome::Steered(steered) => format!("{:?}", steered.path),
+            Outcome::Dropped(dropped) => format!("{:?}", dropped.reason),
+            Outcome::Steered(steered) => {
+                *self.outcomes.entry(format!("entry {:?}", steered.entry)).or_default() += 1;
+                format!("{:?}", steered.path)
+            }
         };
         *self.actions.entry(action).or_default() += 1;
         *self.outcomes.entry(name).or_default() += 1;
@@ -146,11 +161,13 @@ fn run_batch(
     for packet in 0..BATCH_PACKETS / 2 {
         let frame = runnable_frame(entrance, world, chance);
         world.tables.clock_ns.set(now_ns());
-        let outcome = decide(&Bytes::new(&frame), &world.tables);
+        let outcome = decide(&Bytes::new(&frame), &world.tables, &world.tables);
         count(&outcome, &counters);
         let expected = carried_out(entrance, outcome.action(), &frame);
         let ran = steering.run(entrance, &frame);
         assert_eq!(ran, expected, "{place}, packet {packet}: {outcome:?}\n{frame:02x?}");
+        let (kernel, host) = (steering.drops(), world.tables.drops.take());
+        assert_same_drops(&kernel, &host, || format!("{place}, packet {packet}: {outcome:?}"));
         seen.note(ran.action, &outcome);
     }
     assert_eq!(steering.counters(), counters, "{place}");
@@ -176,7 +193,7 @@ fn carried_out(entrance: Entrance, action: Action, frame: &[u8]) -> Ran {
     };
     let action = match action {
         Action::Pass => pass,
-        Action::Drop => drop,
+        Action::Drop | Action::Refuse => drop,
         Action::Forward(next_hop) => {
             frame[..6].copy_from_slice(&next_hop.next_hop.to_le_bytes()[..6]);
             frame[6..12].copy_from_slice(&next_hop.source_mac.to_le_bytes()[..6]);
@@ -191,8 +208,8 @@ fn carried_out(entrance: Entrance, action: Action, frame: &[u8]) -> Ran {
 }
 
 fn assert_same_entries(
-    kernel: &HashMap<Flow, FlowEntry>,
-    host: &HashMap<Flow, FlowEntry>,
+    kernel: &HashMap<(Store, Flow), FlowEntry>,
+    host: &HashMap<(Store, Flow), FlowEntry>,
     place: &str,
 ) {
     for flow in kernel.keys().chain(host.keys()) {
@@ -201,6 +218,16 @@ fn assert_same_entries(
         assert_eq!(backends.0, backends.1, "{place}: entry of {flow:?}");
         let apart = kernel.zip(host).map(|(a, b)| a.seen_ns.abs_diff(b.seen_ns));
         assert!(apart < Some(SLACK_NS), "{place}: stamps of {flow:?} are {apart:?} ns apart");
+    }
+}
+
+fn assert_same_drops(kernel: &[DropRecord], host: &[DropRecord], place: impl Fn() -> String) {
+    let without_time = |records: &[DropRecord]| -> Vec<DropRecord> {
+        records.iter().map(|record| DropRecord { at_ns: 0, ..*record }).collect()
+    };
+    assert_eq!(without_time(kernel), without_time(host), "{}", place());
+    for (kernel, host) in kernel.iter().zip(host) {
+        assert!(kernel.at_ns.abs_diff(host.at_ns) < SLACK_NS, "{}: the time", place());
     }
 }
 

@@ -200,13 +200,20 @@ fn undo(pins: &mut Pins, old_maps: bool, kept: &[&'static str]) {
 
 /// Keeps the flow maps that were set aside and have the wanted room.
 fn keep_flows(pins: &Pins, sizes: &Sizes, kept: &mut Vec<&'static str>) -> Result<(), KernelError> {
-    for name in [abi::FLOWS_V4, abi::FLOWS_V6, abi::EMBRYONIC_V4, abi::EMBRYONIC_V6] {
+    const ENTRY: usize = size_of::<abi::FlowEntry>();
+    let maps = [
+        (abi::FLOWS_V4, ENTRY),
+        (abi::FLOWS_V6, ENTRY),
+        (abi::EMBRYONIC_V4, ENTRY),
+        (abi::EMBRYONIC_V6, ENTRY),
+        (abi::EMBRYONIC_SEEN, size_of::<u64>()),
+    ];
+    for (name, value_size) in maps {
         let info = syscall::pinned(&pins.old_map(name))
             .and_then(|map| syscall::map_info(map.as_fd()))
             .ok();
         let fits = info.is_some_and(|info| {
-            Some(info.entries_max) == sizes.entries(name)
-                && info.value_size as usize == size_of::<abi::FlowEntry>()
+            Some(info.entries_max) == sizes.entries(name) && info.value_size as usize == value_size
         });
         if fits {
             pins.keep_old_map(name)?;

@@ -95,7 +95,7 @@ impl Sizes {
     pub fn entries(&self, name: &str) -> Option<u32> {
         let words = self.backends.div_ceil(WORD_BACKENDS);
         let entries = match name {
-            abi::HEADER | abi::BUDGETS | abi::GLOBAL_COUNTERS => 1,
+            abi::HEADER | abi::EMBRYONIC_SEEN | abi::BUDGETS | abi::GLOBAL_COUNTERS => 1,
             abi::HEARTBEATS => self.shards,
             abi::TAKES_NEW | abi::SERVES_OLD | abi::ALLOWED => words,
             abi::GROUP_COUNTS => words.div_ceil(GROUP_WORDS),
@@ -168,7 +168,7 @@ mod tests {
             address_prefixes: 0,
             port_prefixes: 0,
         };
-        assert_eq!(nothing.maps().count(), 25);
+        assert_eq!(nothing.maps().count(), 26);
         assert!(nothing.maps().all(|(name, entries)| entries == 1 || name == "DROPS"));
         assert_eq!(nothing.entries("DROPS"), Some(262_144));
         assert_eq!(nothing.entries("NOT_A_MAP"), None);

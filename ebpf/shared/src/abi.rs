@@ -80,6 +80,10 @@ pub const FLOWS_V6: &str = "FLOWS_V6";
 pub const EMBRYONIC_V4: &str = "EMBRYONIC_V4";
 /// LRU_HASH of [`FlowKeyV6`] to [`FlowEntry`], likewise.
 pub const EMBRYONIC_V6: &str = "EMBRYONIC_V6";
+/// ARRAY of one u64: when an entry was last put or stamped in [`EMBRYONIC_V4`] or its like, by the
+/// monotonic coarse clock, in ns. While that is longer ago than such an entry lives
+/// ([`EMBRYONIC_LIFE_NS`](crate::limits::EMBRYONIC_LIFE_NS)), no packet looks there.
+pub const EMBRYONIC_SEEN: &str = "EMBRYONIC_SEEN";
 /// LRU_HASH of [`FragmentKey`] to [`FragmentEntry`].
 pub const FRAGMENTS: &str = "FRAGMENTS";
 /// PERCPU_ARRAY of one [`Budget`].
@@ -94,7 +98,7 @@ pub const BACKEND_COUNTERS: &str = "BACKEND_COUNTERS";
 pub const GLOBAL_COUNTERS: &str = "GLOBAL_COUNTERS";
 
 /// Every map.
-pub const MAPS: [&str; 25] = [
+pub const MAPS: [&str; 26] = [
     HEADER,
     HEARTBEATS,
     TAKES_NEW,
@@ -114,6 +118,7 @@ pub const MAPS: [&str; 25] = [
     FLOWS_V6,
     EMBRYONIC_V4,
     EMBRYONIC_V6,
+    EMBRYONIC_SEEN,
     FRAGMENTS,
     BUDGETS,
     DROPS,

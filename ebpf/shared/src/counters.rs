@@ -1,17 +1,31 @@
 //! Counters: which of them a packet moves, as a function of what was decided of it.
 
-use crate::abi::{BackendCounters, GlobalCounters, ServiceCounters};
+use crate::abi::{BackendCounters, BackendRef, GlobalCounters, ServiceCounters};
 use crate::packet::Unread;
-use crate::steer::{Entry, Outcome, Path, Steered};
+use crate::steer::{Dropped, Entry, Outcome, Path, Reason, Record, Steered};
 
 /// Where the counters stand. One that does not exist is not moved.
-pub trait Counters {
+pub trait Counters: Sized {
     /// The counters of packets that belong to no service.
     fn global(&self, count: impl FnOnce(&mut GlobalCounters));
     /// A service's.
     fn service(&self, index: u32, count: impl FnOnce(&mut ServiceCounters));
     /// A backend's.
     fn backend(&self, index: u32, count: impl FnOnce(&mut BackendCounters));
+
+    /// [`count_how`], called so that it is checked apart; see
+    /// [`Tables::service_by_prefix`](crate::tables::Tables::service_by_prefix).
+    #[inline(always)]
+    fn steered(
+        &self,
+        service: u32,
+        backend: BackendRef,
+        left: BackendRef,
+        how: How,
+        size_bytes: u32,
+    ) {
+        count_how(self, service, backend, left, how, size_bytes);
+    }
 }
 
 /// Moves the counters of one packet.
@@ -25,27 +39,141 @@ pub fn count<C: Counters>(outcome: &Outcome, counters: &C) {
             Unread::Truncated => all.truncated += 1,
         }),
         Outcome::NotService => counters.global(|all| all.not_service += 1),
-        Outcome::BrokenTable { .. } => counters.global(|all| all.broken_table += 1),
-        Outcome::NoneTakesNew { service, .. } => counters.service(*service, |service| {
-            service.skipped += 1;
-            service.all_sick_dropped += 1;
-        }),
+        Outcome::Dropped(dropped) => count_dropped(dropped, counters),
         Outcome::Steered(steered) => count_steered(steered, counters),
     }
 }
 
 #[inline(always)]
+fn count_dropped<C: Counters>(dropped: &Dropped, counters: &C) {
+    count_record(dropped.record, counters);
+    if dropped.reason == Reason::BrokenTable {
+        counters.global(|all| all.broken_table += 1);
+        return;
+    }
+    let has_backend = dropped.backend != BackendRef::NONE;
+    counters.service(dropped.service, |service| {
+        service.skipped += u64::from(!has_backend);
+        match dropped.reason {
+            Reason::BrokenTable => {}
+            Reason::NoneTakesNew => service.all_sick_dropped += 1,
+            Reason::NoneTakesNewRefused | Reason::BackendSick => service.reset += 1,
+            Reason::ReplyOverBudget => service.reset_over_budget += 1,
+        }
+    });
+    if dropped.reason == Reason::BackendSick {
+        counters.backend(dropped.backend.index(), |backend| backend.reset += 1);
+    }
+}
+
+#[inline(always)]
+fn count_record<C: Counters>(record: Record, counters: &C) {
+    if record == Record::Lost {
+        counters.global(|all| all.drop_records_lost += 1);
+    }
+}
+
+#[inline(always)]
 fn count_steered<C: Counters>(steered: &Steered, counters: &C) {
-    let known = steered.next_hop.is_known();
+    count_record(steered.record, counters);
+    let (service, backend, left) = (steered.service, steered.backend, steered.left);
+    let how = How::of(steered);
+    if how.is_plain() {
+        count_plain(steered, counters);
+    } else {
+        counters.steered(service, backend, left, how, steered.size_bytes);
+    }
+}
+
+/// What most packets move; inline, because it is a tenth of their time.
+#[inline(always)]
+fn count_plain<C: Counters>(steered: &Steered, counters: &C) {
     let bytes = u64::from(steered.size_bytes);
     counters.service(steered.service, |service| {
-        count_path(steered.path, service);
-        match steered.entry {
-            Entry::Untouched | Entry::Deleted => {}
-            Entry::Written => service.entries_written += 1,
-            Entry::Refused => service.entries_refused += 1,
+        match steered.path {
+            Path::Current => service.new_flows += 1,
+            Path::Entry => service.affinity_hit += 1,
+            _ => service.affinity_miss += 1,
         }
-        service.kept_on_sick += u64::from(steered.kept_on_sick);
+        service.steered_packets += 1;
+        service.steered_bytes += bytes;
+    });
+    counters.backend(steered.backend.index(), |backend| {
+        backend.new_flows += u64::from(steered.path == Path::Current);
+        backend.steered_packets += 1;
+        backend.steered_bytes += bytes;
+    });
+}
+
+/// How a packet was steered, as far as it is counted, as one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How(pub u32);
+
+impl How {
+    const KNOWN: u32 = 1 << 16;
+    const KEPT_ON_SICK: u32 = 1 << 17;
+
+    #[inline(always)]
+    const fn of(steered: &Steered) -> Self {
+        let known = if steered.next_hop.is_known() { Self::KNOWN } else { 0 };
+        let kept_on_sick = if steered.kept_on_sick { Self::KEPT_ON_SICK } else { 0 };
+        let (path, entry) = (steered.path as u32, steered.entry as u32);
+        Self(path | entry << 8 | known | kept_on_sick)
+    }
+
+    /// Whether the packet followed its slot or its entry, to a backend that is well and known, and
+    /// nothing was remembered.
+    #[inline(always)]
+    const fn is_plain(self) -> bool {
+        self.0 >> 8 == Self::KNOWN >> 8 | Entry::Untouched as u32
+            && (self.came_by(Path::Current)
+                || self.came_by(Path::Entry)
+                || self.came_by(Path::Slot))
+    }
+
+    #[inline(always)]
+    const fn came_by(self, path: Path) -> bool {
+        self.0 & 0xff == path as u32
+    }
+
+    #[inline(always)]
+    const fn left_entry(self, entry: Entry) -> bool {
+        self.0 >> 8 & 0xff == entry as u32
+    }
+
+    /// Whether a new flow came.
+    #[inline(always)]
+    const fn opens(self) -> bool {
+        !(self.came_by(Path::Entry) || self.came_by(Path::Slot) || self.came_by(Path::Moved))
+    }
+}
+
+/// Moves the counters of a packet that was steered; see [`Counters::steered`].
+#[inline(always)]
+pub fn count_how<C: Counters>(
+    counters: &C,
+    service: u32,
+    backend: BackendRef,
+    left: BackendRef,
+    how: How,
+    size_bytes: u32,
+) {
+    let known = how.0 & How::KNOWN != 0;
+    let bytes = u64::from(size_bytes);
+    let (opens, again) = (how.opens(), how.came_by(Path::SynAgain));
+    let diverted = opens && !again && backend != left;
+    counters.service(service, |service| {
+        count_path(how, service);
+        if how.left_entry(Entry::Written) {
+            service.entries_written += 1;
+        } else if how.left_entry(Entry::Refused) {
+            service.entries_refused += 1;
+        } else if how.left_entry(Entry::Promoted) {
+            service.promoted += 1;
+        }
+        if how.0 & How::KEPT_ON_SICK != 0 {
+            service.kept_on_sick += 1;
+        }
         if known {
             service.steered_packets += 1;
             service.steered_bytes += bytes;
@@ -53,12 +181,13 @@ fn count_steered<C: Counters>(steered: &Steered, counters: &C) {
             service.unresolved += 1;
         }
     });
-    let opens = !matches!(steered.path, Path::Entry | Path::Slot);
-    let chosen = opens && steered.path != Path::SynAgain;
-    let diverted = chosen && steered.backend != steered.slot_backend;
-    counters.backend(steered.backend.index(), |backend| {
-        backend.new_flows += u64::from(opens);
-        backend.diverted_in += u64::from(diverted);
+    counters.backend(backend.index(), |backend| {
+        if opens {
+            backend.new_flows += 1;
+        }
+        if diverted {
+            backend.diverted_in += 1;
+        }
         if known {
             backend.steered_packets += 1;
             backend.steered_bytes += bytes;
@@ -66,34 +195,47 @@ fn count_steered<C: Counters>(steered: &Steered, counters: &C) {
             backend.unresolved += 1;
         }
     });
-    if diverted {
-        counters.backend(steered.slot_backend.index(), |backend| backend.skipped += 1);
+    let moved = how.came_by(Path::Moved);
+    if diverted || moved {
+        counters.backend(left.index(), |backend| {
+            backend.skipped += u64::from(diverted);
+            backend.moved_away += u64::from(moved);
+        });
     }
 }
 
 #[inline(always)]
-const fn count_path(path: Path, service: &mut ServiceCounters) {
-    match path {
-        Path::Current => service.new_flows += 1,
-        Path::Rehashed => {
-            service.new_flows += 1;
-            service.skipped += 1;
-        }
-        Path::Searched => {
-            service.new_flows += 1;
-            service.skipped += 1;
-            service.fell_back += 1;
-        }
-        Path::Open => {
-            service.new_flows += 1;
-            service.skipped += 1;
-            service.all_sick_open += 1;
-        }
-        Path::SynAgain => {
-            service.new_flows += 1;
-            service.affinity_hit += 1;
-        }
-        Path::Entry => service.affinity_hit += 1,
-        Path::Slot => service.affinity_miss += 1,
+const fn count_path(how: How, service: &mut ServiceCounters) {
+    if how.came_by(Path::Slot) {
+        service.affinity_miss += 1;
+        return;
+    }
+    if how.came_by(Path::Entry) {
+        service.affinity_hit += 1;
+        return;
+    }
+    if how.came_by(Path::Moved) {
+        service.moved_off_sick += 1;
+        return;
+    }
+    service.new_flows += 1;
+    if how.came_by(Path::Current) {
+        return;
+    }
+    if how.came_by(Path::SynAgain) {
+        service.affinity_hit += 1;
+        return;
+    }
+    service.skipped += 1;
+    if how.came_by(Path::Searched) {
+        service.fell_back += 1;
+    } else if how.came_by(Path::Backup) {
+        service.backup += 1;
+    } else if how.came_by(Path::PanicOpen) {
+        service.panic_open += 1;
+    } else if how.came_by(Path::Open) {
+        service.all_sick_open += 1;
+    } else if how.came_by(Path::StaleOpen) {
+        service.stale_open += 1;
     }
 }

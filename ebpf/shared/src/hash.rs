@@ -27,6 +27,21 @@ pub fn flow_hash(flow: &Flow, seed: u64) -> u64 {
     avalanche(hash)
 }
 
+/// The hash of a flow's source address alone, under a service's seed.
+#[inline(always)]
+#[must_use]
+pub fn source_hash(flow: &Flow, seed: u64) -> u64 {
+    let key = &flow.key;
+    let mut hash = seed.wrapping_add(PRIME_5).wrapping_add(u64::from(flow.family));
+    if flow.family == 4 {
+        hash = round(hash, pair(key[0], 0));
+    } else {
+        hash = round(hash, pair(key[0], key[1]));
+        hash = round(hash, pair(key[2], key[3]));
+    }
+    avalanche(hash)
+}
+
 /// A hash independent of `hash` for each `turn`: one flow's further draws.
 #[inline(always)]
 #[must_use]
@@ -92,6 +107,21 @@ mod tests {
                 assert_ne!(flow_hash(&base, 0), flow_hash(&other, 0), "{other:?}");
             }
             assert_ne!(flow_hash(&base, 0), flow_hash(&base, 1));
+        }
+    }
+
+    #[test]
+    fn hash_of_the_source_takes_its_address_and_nothing_else() {
+        let v4 = Flow::v4(1, 2, 3, 6);
+        assert_eq!(source_hash(&v4, 7), source_hash(&Flow::v4(1, 9, 8, 17), 7));
+        assert_ne!(source_hash(&v4, 7), source_hash(&Flow::v4(2, 2, 3, 6), 7));
+        assert_ne!(source_hash(&v4, 7), source_hash(&v4, 8));
+        let v6 = Flow::v6([1, 2, 3, 4], [5, 6, 7, 8], 9, 6);
+        assert_eq!(source_hash(&v6, 7), source_hash(&Flow::v6([1, 2, 3, 4], [0; 4], 1, 17), 7));
+        for word in 0..4 {
+            let mut other = v6;
+            other.key[word] ^= 1;
+            assert_ne!(source_hash(&v6, 7), source_hash(&other, 7));
         }
     }
 

@@ -10,6 +10,8 @@ extern crate std;
 
 /// The maps: their names, and the structs that stand in them.
 pub mod abi;
+/// Budgets: what one CPU may spend in a second.
+pub mod budget;
 /// Counters: which of them a packet moves, as a function of what was decided of it.
 pub mod counters;
 /// The flow hash: 64 bits from a flow and a seed, the same on the host and in the kernel.
@@ -23,6 +25,8 @@ pub mod model;
 pub mod packet;
 /// Plain old data: structs as bytes and back, for maps and memory maps.
 pub mod pod;
+/// Searches: the loops of choosing, each bounded, each of numbers alone.
+pub mod search;
 /// Choosing a backend for a new flow: the slot's, or one in its place, evenly.
 pub mod select;
 /// Services: which one a packet is for.

@@ -33,6 +33,9 @@ pub const TABLE_SLOTS_PER_BACKEND: u32 = 100;
 pub const VLAN_TAGS_MAX: usize = 1;
 /// A SYN within this time of the entry its predecessor left is a retransmission of it.
 pub const SYN_RETRANSMIT_NS: u64 = 8_000_000_000;
+/// A SYN's entry is void when its flow has sent nothing else for this long: the handshake has
+/// failed, or has begun anew.
+pub const EMBRYONIC_LIFE_NS: u64 = 60_000_000_000;
 /// Bytes of the ring buffer [`DROPS`](crate::abi::DROPS): a power of two, whole pages of any size
 /// up to 64 KiB.
 pub const DROPS_BYTES: u32 = 1 << 18;
@@ -46,6 +49,7 @@ pub const REPLIES_PER_SECOND: u32 = 1_000;
 /// [`Header::drop_records_per_second`](crate::abi::Header) unless configured otherwise.
 pub const DROP_RECORDS_PER_SECOND: u32 = 100;
 
+const _: () = assert!(SYN_RETRANSMIT_NS <= EMBRYONIC_LIFE_NS);
 const _: () = assert!(DROPS_BYTES.is_power_of_two() && (1 << 16) <= DROPS_BYTES);
 const _: () = assert!(POOL_BACKENDS_MAX <= BACKENDS_MAX);
 const _: () = assert!(POOL_BACKENDS_MAX == 65_536);

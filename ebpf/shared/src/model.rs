@@ -6,20 +6,26 @@ use std::vec;
 use std::vec::Vec;
 
 use crate::abi::{
-    AddressPrefixKey, Backend, BackendCounters, BackendRef, FlowEntry, GlobalCounters,
-    HEADER_HAS_PREFIXES, Header, Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey, Slot,
+    AddressPrefixKey, Backend, BackendCounters, BackendRef, Budget, DropRecord, FlowEntry,
+    GlobalCounters, Header, POOL_PANICS, Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey,
+    Slot,
 };
 use crate::counters::Counters;
 use crate::limits::GROUP_WORDS;
 use crate::packet::{Flow, Packet};
 use crate::pod::Pod;
-use crate::service::NO_SERVICE;
-use crate::tables::{Bitmap, NextHop, Tables};
+use crate::tables::{Bitmap, Store};
 
 /// Packets whose expected fate is written out; run on the host and in the kernel.
 pub mod fixtures;
 /// Frames, header by header, right or wrong.
 pub mod frame;
+/// Tables that break a rule.
+mod lie;
+/// What the decision reads of the tables, and leaves behind in them.
+mod lookups;
+
+pub use self::lie::Lie;
 
 /// The tables as plain collections; entries and clock behind cells, as maps are.
 #[derive(Clone, Debug, Default)]
@@ -50,12 +56,27 @@ pub struct ModelTables {
     pub allowed: Vec<u64>,
     /// By backend index.
     pub backends: Vec<Backend>,
-    /// The flows that do not follow their slot.
-    pub entries: RefCell<HashMap<Flow, FlowEntry>>,
+    /// When each shard last gave a sign of life.
+    pub heartbeats_ns: Vec<u64>,
+    /// The flows that do not follow their slot, by where their entries stand.
+    pub entries: RefCell<HashMap<(Store, Flow), FlowEntry>>,
+    /// When an entry was last put or stamped among the embryonic ones.
+    pub embryonic_seen_ns: Cell<u64>,
+    /// What this CPU has spent.
+    pub budget: Cell<Budget>,
+    /// Records of packets that reached no backend.
+    pub drops: RefCell<Vec<DropRecord>>,
     /// The clock.
     pub clock_ns: Cell<u64>,
     /// No entry can be written.
     pub full: bool,
+    /// No record can be put.
+    pub drops_full: bool,
+    /// A rule that these tables make the decision break, so that a test can show that it would
+    /// notice.
+    pub lie: Option<Lie>,
+    /// The backend of the entry that was looked up last; see [`Lie::TakesNewIgnoredOnEntry`].
+    entry_seen: Cell<BackendRef>,
 }
 
 impl ModelTables {
@@ -69,6 +90,13 @@ impl ModelTables {
             serves_old: vec![0; count],
             allowed: vec![0; count],
             backends: vec![Backend::default(); count * 64],
+            header: Header {
+                embryonic_inserts_per_second: u32::MAX,
+                flow_inserts_per_second: u32::MAX,
+                replies_per_second: u32::MAX,
+                drop_records_per_second: u32::MAX,
+                ..Header::default()
+            },
             ..Self::default()
         }
     }
@@ -130,7 +158,8 @@ impl ModelTables {
             let (of_group, of_pool) = (&mut self.group_counts[group], &mut self.pool_counts[pool]);
             // A test may have put counts there that the bits do not bear out.
             *of_group = (*of_group + more).saturating_sub(less);
-            *of_pool = (*of_pool + u64::from(more)).saturating_sub(u64::from(less));
+            let (flags, count) = (*of_pool & POOL_PANICS, *of_pool & u64::from(u32::MAX));
+            *of_pool = flags | (count + u64::from(more)).saturating_sub(u64::from(less));
         }
     }
 
@@ -138,6 +167,12 @@ impl ModelTables {
     #[must_use]
     pub fn has_bit(&self, bitmap: Bitmap, index: u32) -> bool {
         self.bits(bitmap)[(index / 64) as usize] >> (index % 64) & 1 == 1
+    }
+
+    /// Says that the pool panics, or no longer does.
+    pub fn put_panic(&mut self, pool: u32, panics: bool) {
+        let count = &mut self.pool_counts[pool as usize];
+        *count = if panics { *count | POOL_PANICS } else { *count & !POOL_PANICS };
     }
 
     /// Lets time pass.
@@ -152,105 +187,6 @@ impl ModelTables {
             Bitmap::Allowed => &self.allowed,
         }
     }
-}
-
-impl Tables for ModelTables {
-    fn service_by_key(&self, key: &[u32; 5]) -> u32 {
-        let bytes: Vec<u8> = key.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let key = ServiceKey::from_bytes(&bytes).expect("twenty bytes");
-        self.service_keys.get(&key).copied().unwrap_or(NO_SERVICE)
-    }
-
-    fn has_prefixes(&self) -> bool {
-        self.header.flags & HEADER_HAS_PREFIXES != 0
-    }
-
-    fn address_prefix(&self, key: &AddressPrefixKey) -> Option<u32> {
-        longest_match(&self.address_prefixes, key, |key| key.bits)
-    }
-
-    fn port_prefix(&self, key: &PortPrefixKey) -> u32 {
-        longest_match(&self.port_prefixes, key, |key| key.bits).unwrap_or(NO_SERVICE)
-    }
-
-    fn service(&self, index: u32) -> Option<&Service> {
-        self.services.get(index as usize)
-    }
-
-    fn slot(&self, index: u32) -> Option<Slot> {
-        self.slots.get(index as usize).copied()
-    }
-
-    fn pool(&self, index: u32) -> Option<Pool> {
-        self.pools.get(index as usize).copied()
-    }
-
-    fn pool_count(&self, pool: u32) -> u64 {
-        self.pool_counts.get(pool as usize).copied().unwrap_or_default()
-    }
-
-    fn group_count(&self, group: u32) -> u32 {
-        self.group_counts.get(group as usize).copied().unwrap_or_default()
-    }
-
-    fn word(&self, bitmap: Bitmap, index: u32) -> u64 {
-        self.bits(bitmap).get(index as usize).copied().unwrap_or_default()
-    }
-
-    fn generation(&self, backend_index: u32) -> u32 {
-        self.backends.get(backend_index as usize).map_or(0, |backend| backend.generation)
-    }
-
-    fn next_hop(&self, backend_index: u32) -> NextHop {
-        self.backends.get(backend_index as usize).map_or_else(NextHop::default, |backend| NextHop {
-            next_hop: backend.next_hop,
-            source_mac: backend.source_mac,
-            interface_index: backend.interface_index,
-        })
-    }
-
-    fn entry(&self, flow: &Flow) -> FlowEntry {
-        self.entries.borrow().get(flow).copied().unwrap_or_default()
-    }
-
-    fn write_entry(&self, flow: &Flow, entry: &FlowEntry) -> bool {
-        if !self.full {
-            self.entries.borrow_mut().insert(*flow, *entry);
-        }
-        !self.full
-    }
-
-    fn stamp_entry(&self, flow: &Flow, now_ns: u64) {
-        if let Some(entry) = self.entries.borrow_mut().get_mut(flow) {
-            entry.seen_ns = now_ns;
-        }
-    }
-
-    fn delete_entry(&self, flow: &Flow) {
-        self.entries.borrow_mut().remove(flow);
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.clock_ns.get()
-    }
-}
-
-/// What the longest of `prefixes` that covers `key` stands for. Behind its number of bits, a key is
-/// the bytes that are matched.
-fn longest_match<K: Pod>(prefixes: &[(K, u32)], key: &K, bits: impl Fn(&K) -> u32) -> Option<u32> {
-    let differs_at = |prefix: &K| {
-        let pairs = prefix.as_bytes()[4..].iter().zip(&key.as_bytes()[4..]);
-        let mut equal = 0;
-        for (ours, theirs) in pairs {
-            equal += (ours ^ theirs).leading_zeros();
-            if ours != theirs {
-                break;
-            }
-        }
-        equal
-    };
-    let covering = prefixes.iter().filter(|(prefix, _)| bits(prefix) <= differs_at(prefix));
-    covering.max_by_key(|(prefix, _)| bits(prefix)).map(|(_, number)| *number)
 }
 
 /// All counters; those that never moved are not there.

@@ -1,17 +1,23 @@
-//! Choosing a backend for a new flow: the slot's, or one in its place, evenly.
+//! Choosing a backend for a new flow: the slot's, or one in its place, evenly; and whether the flows
+//! of a sick backend may stay.
 //!
-//! The slot's own backend if it takes new flows. Else another of the table, by re-hashing: cheap
-//! while most live. Else the k-th of those that take new flows, through the counts: dear, and
-//! certain, however few are left.
+//! The slot's own backend if it takes new flows: most flows ask no more. Else, in this order: the
+//! same one after all, when the verdict against it is stale and the service opens then; another of
+//! the pool; one of the backup pool; and when neither has any, or too few, what `all_sick` says.
 
-use crate::abi::{ALL_SICK_DROP, BackendRef, Service, Slot};
+use crate::abi::{ALL_SICK_OPEN, BackendRef, ON_SICK_KEEP, POOL_PANICS, STALE_OPEN, Service, Slot};
 use crate::hash::{below, remix};
-use crate::limits::{BACKENDS_MAX, GROUP_WORDS, POOL_GROUPS_MAX, REHASH_TRIES, WORD_BACKENDS};
+use crate::limits::{BACKENDS_MAX, REHASH_TRIES};
+use crate::search::{self, NOT_FOUND};
 use crate::steer::Path;
 use crate::tables::{Bitmap, Tables, bit};
 
 /// Names no backend, because the tables contradict each other: no index is in generation 0.
 pub const BROKEN: BackendRef = BackendRef::new(BACKENDS_MAX - 1, 0);
+
+/// The turns of a flow's hash: the re-hashed tries, then the search, then the backup pool's slot.
+const SEARCH_TURN: u32 = REHASH_TRIES + 1;
+const BACKUP_TURN: u32 = REHASH_TRIES + 2;
 
 /// Chooses a backend for a new flow with `hash`, whose slot is `slot`, and says how it came to it.
 ///
@@ -21,173 +27,199 @@ pub const BROKEN: BackendRef = BackendRef::new(BACKENDS_MAX - 1, 0);
 #[inline(always)]
 pub fn choose<T: Tables>(
     tables: &T,
-    service: &Service,
+    service_index: u32,
     slot: Slot,
     hash: u64,
+    now_ns: u64,
 ) -> (BackendRef, Path) {
     let current = slot.current();
     if bit(tables, Bitmap::TakesNew, current) {
         return (current, Path::Current);
     }
-    let other = tables.rehash(service.slot_first, service.slot_count, hash);
-    if other != BackendRef::NONE {
-        return (other, Path::Rehashed);
+    tables.divert(service_index, current, hash, now_ns).parts()
+}
+
+/// A backend and the path to it as one number, which is what a function that the verifier checks
+/// apart can return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice(pub u64);
+
+impl Choice {
+    const NONE: Self = Self::new(BackendRef::NONE, Path::Open);
+    const BROKEN: Self = Self::new(BROKEN, Path::Open);
+
+    #[inline(always)]
+    const fn new(backend: BackendRef, path: Path) -> Self {
+        Self(backend.0 as u64 | (path as u64) << 32)
+    }
+
+    /// Both again.
+    #[inline(always)]
+    #[must_use]
+    pub const fn parts(self) -> (BackendRef, Path) {
+        let path = match (self.0 >> 32) as u8 {
+            REHASHED => Path::Rehashed,
+            SEARCHED => Path::Searched,
+            BACKUP => Path::Backup,
+            PANIC_OPEN => Path::PanicOpen,
+            STALE_OPEN_PATH => Path::StaleOpen,
+            _ => Path::Open,
+        };
+        (BackendRef(self.0 as u32), path)
+    }
+}
+
+const REHASHED: u8 = Path::Rehashed as u8;
+const SEARCHED: u8 = Path::Searched as u8;
+const BACKUP: u8 = Path::Backup as u8;
+const PANIC_OPEN: u8 = Path::PanicOpen as u8;
+const STALE_OPEN_PATH: u8 = Path::StaleOpen as u8;
+
+/// Chooses in place of `current`, which does not take new flows.
+#[inline(always)]
+pub fn divert<T: Tables>(
+    tables: &T,
+    service_index: u32,
+    current: BackendRef,
+    hash: u64,
+    now_ns: u64,
+) -> Choice {
+    let Some(service) = tables.service(service_index) else {
+        return Choice::BROKEN;
+    };
+    if is_acquitted(tables, service, current, now_ns) {
+        return Choice::new(current, Path::StaleOpen);
     }
     let Some(pool) = tables.pool(service.pool) else {
-        return (BROKEN, Path::Searched);
+        return Choice::BROKEN;
     };
-    let draw = remix(hash, REHASH_TRIES + 1);
-    let total = tables.pool_count(service.pool) as u32;
-    let (bitmap, path) = if total != 0 {
-        let found = tables.kth_by_counts(pool.first_word, pool.word_count, below(draw, total));
-        if found != NOT_FOUND {
-            return (reference(tables, found), Path::Searched);
-        }
-        // Counts and bits are separate stores: this group was emptied in between.
-        (Bitmap::TakesNew, Path::Searched)
-    } else if service.all_sick == ALL_SICK_DROP {
-        return (BackendRef::NONE, Path::Open);
-    } else if bit(tables, Bitmap::Allowed, current) {
-        return (current, Path::Open);
-    } else {
-        (Bitmap::Allowed, Path::Open)
-    };
-    let found = tables.any_by_scan(bitmap, pool.first_word, pool.word_count, draw);
-    if found == NOT_FOUND {
-        return (BackendRef::NONE, path);
-    }
-    (reference(tables, found), path)
-}
-
-/// A slot of the table of `slot_count` slots from `slot_first` on, from a hash.
-#[inline(always)]
-pub fn slot<T: Tables>(tables: &T, slot_first: u32, slot_count: u32, hash: u64) -> Option<Slot> {
-    if slot_count == 0 {
-        return None;
-    }
-    tables.slot(slot_first.wrapping_add(below(hash, slot_count)))
-}
-
-/// The current backend of another slot, if one of [`REHASH_TRIES`] takes new flows.
-#[inline(always)]
-pub fn rehash<T: Tables>(tables: &T, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
-    for turn in 1..=REHASH_TRIES {
-        if let Some(slot) = slot(tables, slot_first, slot_count, remix(hash, turn))
-            && bit(tables, Bitmap::TakesNew, slot.current())
-        {
-            return slot.current();
+    let own = tables.pool_count(service.pool);
+    if supplies(service, own) {
+        let table = (service.slot_first, service.slot_count);
+        let choice = search_pool(tables, service.pool, table, own as u32, hash);
+        if choice != Choice::NONE {
+            return choice;
         }
     }
-    BackendRef::NONE
+    let choice = search_backup(tables, service, hash);
+    if choice != Choice::NONE || service.all_sick != ALL_SICK_OPEN {
+        return choice;
+    }
+    let path = if own as u32 == 0 { Path::Open } else { Path::PanicOpen };
+    if bit(tables, Bitmap::Allowed, current) {
+        return Choice::new(current, path);
+    }
+    let draw = remix(hash, SEARCH_TURN);
+    let found = tables.any_by_scan(Bitmap::Allowed, pool.first_word, pool.word_count, draw);
+    if found == NOT_FOUND { Choice::NONE } else { Choice::new(reference(tables, found), path) }
 }
 
-/// The k-th (from 0) set bit of a word; any number below 64 when fewer are set.
+/// What becomes of an established flow of the sick `backend`: [`ON_SICK_KEEP`] or its like.
 ///
-/// Without branches: a choice between two constants is a fork for the kernel's verifier.
+/// Where new flows are given to sick backends, those that are there may stay.
 #[inline(always)]
-#[must_use]
-pub fn kth_bit(word: u64, k: u32) -> u32 {
-    let (mut rest_of_word, mut rest, mut position) = (word, u64::from(k), 0);
-    let mut width = 32;
-    while width != 0 {
-        let low = u64::from((rest_of_word & ((1 << width) - 1)).count_ones());
-        // All ones when the bit lies above these `width` bits, else zero.
-        let above = (low.wrapping_sub(rest).wrapping_sub(1) as i64 >> 63) as u64;
-        rest -= low & above;
-        position += width & above;
-        rest_of_word >>= width & above;
-        width /= 2;
-    }
-    position as u32
-}
-
-/// No backend: what a search returns that found none.
-pub const NOT_FOUND: u32 = u32::MAX;
-
-/// The index of the backend of the k-th set bit of [`Bitmap::TakesNew`] in a pool, by its counts;
-/// when there are fewer, of the last one seen.
-#[inline(always)]
-pub fn kth_by_counts<T: Tables>(tables: &T, pool_first: u32, pool_count: u32, k: u32) -> u32 {
-    let (mut first, mut rest) = (pool_first, k);
-    if GROUP_WORDS < pool_count {
-        for group in 0..POOL_GROUPS_MAX {
-            if pool_count <= group * GROUP_WORDS {
-                break;
-            }
-            first = pool_first + group * GROUP_WORDS;
-            let count = tables.group_count(first / GROUP_WORDS);
-            if rest < count {
-                break;
-            }
-            rest -= count;
-        }
-    }
-    kth_in_group(tables, Bitmap::TakesNew, first, pool_count, rest)
-}
-
-/// The index of the backend of a set bit of a pool's words, all equally likely.
-///
-/// Each group takes the place of the one held so far with the chance of its bits among those seen.
-#[inline(always)]
-pub fn any_by_scan<T: Tables>(
+pub fn on_sick<T: Tables>(
     tables: &T,
-    bitmap: Bitmap,
-    pool_first: u32,
-    pool_count: u32,
-    draw: u64,
-) -> u32 {
-    let (mut total, mut first, mut rest) = (0, pool_first, 0);
-    for group in 0..POOL_GROUPS_MAX {
-        if pool_count <= group * GROUP_WORDS {
-            break;
-        }
-        let here = pool_first + group * GROUP_WORDS;
-        let ones = tables.ones_in_group(bitmap, here, pool_count);
-        total += ones;
-        let k = below(remix(draw, group), total);
-        if k < ones {
-            (first, rest) = (here, k);
-        }
+    service_index: u32,
+    backend: BackendRef,
+    is_tcp: bool,
+    now_ns: u64,
+) -> u8 {
+    let Some(service) = tables.service(service_index) else {
+        return ON_SICK_KEEP;
+    };
+    let policy = if is_tcp { service.on_sick_tcp } else { service.on_sick_udp };
+    if policy == ON_SICK_KEEP
+        || is_acquitted(tables, service, backend, now_ns)
+        || fails_open(tables, service)
+    {
+        return ON_SICK_KEEP;
     }
-    kth_in_group(tables, bitmap, first, pool_count, rest)
+    policy
 }
 
-/// Set bits of the words of a group, of which a small pool has fewer.
+/// Whether the verdict against a backend is stale, and condemns nobody then (`stale = open`). A
+/// backend that an operator has drained or forced sick stays condemned.
 #[inline(always)]
-pub fn ones_in_group<T: Tables>(tables: &T, bitmap: Bitmap, first: u32, pool_count: u32) -> u32 {
-    let mut ones = 0;
-    for turn in 0..GROUP_WORDS {
-        if pool_count <= turn {
-            break;
-        }
-        ones += tables.word(bitmap, first + turn).count_ones();
+fn is_acquitted<T: Tables>(
+    tables: &T,
+    service: &Service,
+    backend: BackendRef,
+    now_ns: u64,
+) -> bool {
+    if service.stale != STALE_OPEN || !bit(tables, Bitmap::Allowed, backend) {
+        return false;
     }
-    ones
+    let beat_ns = tables.sign_of_life_ns(backend.index());
+    beat_ns.saturating_add(service.stale_after_ns) <= now_ns
 }
 
-/// The index of the backend of the k-th set bit of a group; when there are fewer, of the last.
+/// Whether new flows are given to whoever is allowed, because too few take them.
 #[inline(always)]
-fn kth_in_group<T: Tables>(tables: &T, bitmap: Bitmap, first: u32, pool_count: u32, k: u32) -> u32 {
-    let (mut rest, mut seen, mut seen_word, mut seen_k) = (k, NOT_FOUND, 0, 0);
-    for turn in 0..GROUP_WORDS {
-        if pool_count <= turn {
-            break;
-        }
-        let word = tables.word(bitmap, first + turn);
-        let count = word.count_ones();
-        if count != 0 {
-            (seen, seen_word) = (first + turn, word);
-            seen_k = if rest < count { rest } else { count - 1 };
-        }
-        if rest < count {
-            break;
-        }
-        rest -= count;
+fn fails_open<T: Tables>(tables: &T, service: &Service) -> bool {
+    service.all_sick == ALL_SICK_OPEN
+        && !supplies(service, tables.pool_count(service.pool))
+        && (service.backup_slot_count == 0
+            || !supplies(service, tables.pool_count(service.backup_pool)))
+}
+
+/// Whether a pool of this count is to be chosen from: some take new flows, and enough.
+#[inline(always)]
+const fn supplies(service: &Service, pool_count: u64) -> bool {
+    let panics = pool_count & POOL_PANICS != 0 && service.all_sick == ALL_SICK_OPEN;
+    pool_count as u32 != 0 && !panics
+}
+
+/// One of the backup pool: its own slot's backend if that takes new flows, else another of it.
+#[inline(always)]
+fn search_backup<T: Tables>(tables: &T, service: &Service, hash: u64) -> Choice {
+    if service.backup_slot_count == 0 {
+        return Choice::NONE;
     }
-    if seen == NOT_FOUND {
-        return NOT_FOUND;
+    let count = tables.pool_count(service.backup_pool);
+    if !supplies(service, count) {
+        return Choice::NONE;
     }
-    seen * WORD_BACKENDS + kth_bit(seen_word, seen_k)
+    // Flows that come here may be those of few slots: their hashes lie close together.
+    let hash = remix(hash, BACKUP_TURN);
+    let table = (service.backup_slot_first, service.backup_slot_count);
+    let Some(slot) = search::slot(tables, table.0, table.1, hash) else {
+        return Choice::BROKEN;
+    };
+    if bit(tables, Bitmap::TakesNew, slot.current()) {
+        return Choice::new(slot.current(), Path::Backup);
+    }
+    let (found, _) = search_pool(tables, service.backup_pool, table, count as u32, hash).parts();
+    if found == BackendRef::NONE { Choice::NONE } else { Choice::new(found, Path::Backup) }
+}
+
+/// One of a pool of which `count` backends take new flows, whatever `table` (first slot, slots)
+/// brings first.
+#[inline(always)]
+fn search_pool<T: Tables>(
+    tables: &T,
+    pool_index: u32,
+    table: (u32, u32),
+    count: u32,
+    hash: u64,
+) -> Choice {
+    let other = tables.rehash(table.0, table.1, hash);
+    if other != BackendRef::NONE {
+        return Choice::new(other, Path::Rehashed);
+    }
+    let Some(pool) = tables.pool(pool_index) else {
+        return Choice::BROKEN;
+    };
+    let draw = remix(hash, SEARCH_TURN);
+    let mut found = tables.kth_by_counts(pool.first_word, pool.word_count, below(draw, count));
+    if found == NOT_FOUND {
+        // Counts and bits are separate stores: this group was emptied in between.
+        found = tables.any_by_scan(Bitmap::TakesNew, pool.first_word, pool.word_count, draw);
+    }
+    if found == NOT_FOUND {
+        return Choice::NONE;
+    }
+    Choice::new(reference(tables, found), Path::Searched)
 }
 
 #[inline(always)]

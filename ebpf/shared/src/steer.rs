@@ -8,290 +8,192 @@
 //! counters tell what would be done and a later change of mode finds the entries; only the packet
 //! passes.
 
-use crate::abi::{BackendRef, FlowEntry, MODE_OBSERVE, SERVICE_ECHO, Service, Slot};
-use crate::hash::flow_hash;
-use crate::limits::SYN_RETRANSMIT_NS;
-use crate::packet::{Flow, Headers, PROTOCOL_TCP, Packet, Unread, parse};
-use crate::select::{self, BROKEN, choose};
+/// Affinity: whom a flow's packets have gone to, and what is remembered of it.
+mod affinity;
+/// Samples of packets that reached no backend.
+mod evidence;
+/// What was decided of a packet, and what the entry point does with it.
+mod outcome;
+
+pub use self::affinity::{Found, recall};
+pub use self::outcome::{Action, Dropped, Entry, Outcome, Path, Reason, Record, Steered};
+
+use self::affinity::{Change, Kept};
+use crate::abi::{
+    ALL_SICK_RESET, BackendRef, HASH_BY_SOURCE, MODE_OBSERVE, ON_SICK_REHASH, ON_SICK_RESET,
+    SERVICE_ECHO, Service, Slot,
+};
+use crate::budget::Purse;
+use crate::hash::{flow_hash, source_hash};
+use crate::packet::{Flow, Headers, PROTOCOL_TCP, Packet, parse};
+use crate::search;
+use crate::select::choose;
 use crate::service::{self, NO_SERVICE};
-use crate::tables::{Bitmap, NextHop, Tables, bit};
-
-/// What was decided of a packet, with all that is counted of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Passed without being read through.
-    Unread(Unread),
-    /// Passed: to no service.
-    NotService,
-    /// Dropped, or passed in `observe`: the service has no usable slot, pool or backend record.
-    BrokenTable {
-        /// The service only observes.
-        observe: bool,
-    },
-    /// Dropped, or passed in `observe`: a new flow, and no backend takes any.
-    NoneTakesNew {
-        /// Service index.
-        service: u32,
-        /// The service only observes.
-        observe: bool,
-    },
-    /// Sent to a backend, or passed in `observe`, or dropped when its next hop is not known.
-    Steered(Steered),
-}
-
-/// A packet's backend, and how it came to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steered {
-    /// Service index.
-    pub service: u32,
-    /// The service only observes.
-    pub observe: bool,
-    /// The backend.
-    pub backend: BackendRef,
-    /// The backend of its slot, which a new flow would have gone to.
-    pub slot_backend: BackendRef,
-    /// How it came to the backend.
-    pub path: Path,
-    /// What became of the flow's entry.
-    pub entry: Entry,
-    /// The backend is sick and keeps the flow.
-    pub kept_on_sick: bool,
-    /// Where the packet goes.
-    pub next_hop: NextHop,
-    /// Bytes of the packet, link layer included.
-    pub size_bytes: u32,
-}
-
-/// How a packet came to its backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
-    /// A new flow: its slot's backend, which takes new flows.
-    Current,
-    /// A new flow: another of the table, by re-hashing.
-    Rehashed,
-    /// A new flow: the k-th of those that take new flows.
-    Searched,
-    /// A new flow, though none takes new flows: one that is allowed (`all_sick = open`).
-    Open,
-    /// A new flow, by the entry that the same SYN left a moment ago.
-    SynAgain,
-    /// An established flow, by its entry.
-    Entry,
-    /// An established flow without an entry, by its slot.
-    Slot,
-}
-
-/// What became of a flow's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// There was none and there is none, or it stays (its stamp apart).
-    Untouched,
-    /// Written.
-    Written,
-    /// Could not be written.
-    Refused,
-    /// Deleted: the tuple's new flow follows its slot.
-    Deleted,
-}
-
-/// What the entry point does with the packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Hand it on as if the program were not there.
-    Pass,
-    /// Drop it.
-    Drop,
-    /// Send it to this next hop; nothing but the two MACs changes. The TTL stays: the packet does
-    /// not leave its link, and the backend sees what the client sent.
-    Forward(NextHop),
-}
-
-impl Outcome {
-    /// What the entry point does.
-    #[inline(always)]
-    #[must_use]
-    pub const fn action(&self) -> Action {
-        match self {
-            Self::Unread(_) | Self::NotService => Action::Pass,
-            Self::BrokenTable { observe } | Self::NoneTakesNew { observe, .. } => {
-                if *observe {
-                    Action::Pass
-                } else {
-                    Action::Drop
-                }
-            }
-            Self::Steered(steered) => {
-                if steered.observe {
-                    Action::Pass
-                } else if steered.next_hop.is_known() {
-                    Action::Forward(steered.next_hop)
-                } else {
-                    Action::Drop
-                }
-            }
-        }
-    }
-}
+use crate::tables::{Bitmap, Memory, Tables, bit};
 
 /// Decides what becomes of a packet, and writes what is to be remembered of its flow.
 #[inline(always)]
-pub fn decide<P: Packet, T: Tables>(packet: &P, tables: &T) -> Outcome {
+pub fn decide<P: Packet, T: Tables, M: Memory>(packet: &P, tables: &T, memory: &M) -> Outcome {
     let headers = match parse(packet) {
         Ok(headers) => headers,
         Err(reason) => return Outcome::Unread(reason),
     };
-    let flow = &headers.flow;
-    let index = service::find(tables, flow);
+    let index = service::find(tables, &headers.flow);
     if index == NO_SERVICE || index == SERVICE_ECHO {
         return Outcome::NotService;
     }
+    let now_ns = tables.now_ns();
+    let size_bytes = packet.size_bytes();
+    let mut outcome = steer(tables, memory, &headers, index, size_bytes, now_ns);
+    evidence::sample(memory, &headers.flow, &mut outcome, size_bytes, now_ns);
+    outcome
+}
+
+#[inline(always)]
+fn steer<T: Tables, M: Memory>(
+    tables: &T,
+    memory: &M,
+    headers: &Headers,
+    index: u32,
+    size_bytes: u32,
+    now_ns: u64,
+) -> Outcome {
+    let broken = |observe| {
+        let (reason, backend) = (Reason::BrokenTable, BackendRef::NONE);
+        let record = Record::NotTaken;
+        Outcome::Dropped(Dropped { reason, service: index, backend, observe, record })
+    };
     let Some(service) = tables.service(index) else {
-        return Outcome::BrokenTable { observe: false };
+        return broken(false);
     };
     let observe = service.mode == MODE_OBSERVE;
-    let hash = flow_hash(flow, service.hash_seed);
-    let Some(slot) = select::slot(tables, service.slot_first, service.slot_count, hash) else {
-        return Outcome::BrokenTable { observe };
+    let hash = hash(service, &headers.flow);
+    let Some(slot) = search::slot(tables, service.slot_first, service.slot_count, hash) else {
+        return broken(observe);
     };
-    let route = route(tables, service, &headers, slot, hash);
+    let found = recall(tables, headers, now_ns);
+    let route = route(tables, service, index, headers, slot, &found, hash, now_ns);
     let backend = route.backend;
-    if backend == BackendRef::NONE {
-        return Outcome::NoneTakesNew { service: service.index, observe };
+    if backend == BackendRef::NONE || route.resets {
+        let reason = refusal(memory, service, &route, now_ns);
+        if reason == Reason::BackendSick {
+            affinity::forget(memory, headers, &found);
+        }
+        let record = Record::NotTaken;
+        let dropped = Dropped { reason, service: index, backend, observe, record };
+        return Outcome::Dropped(dropped);
     }
     if !in_use(tables, backend) {
-        return Outcome::BrokenTable { observe };
+        return broken(observe);
     }
-    let established = matches!(route.path, Path::Entry | Path::Slot);
     Outcome::Steered(Steered {
-        service: service.index,
+        service: index,
         observe,
         backend,
-        slot_backend: slot.current(),
+        left: route.left,
         path: route.path,
-        entry: remember(tables, flow, &route),
-        kept_on_sick: established && !bit(tables, Bitmap::ServesOld, backend),
+        entry: affinity::remember(memory, headers, &found, backend, route.change, now_ns),
+        kept_on_sick: route.kept_on_sick,
         next_hop: tables.next_hop(backend.index()),
-        size_bytes: packet.size_bytes(),
+        size_bytes,
+        record: Record::NotTaken,
     })
+}
+
+/// A flow's hash by the service's rule.
+#[inline(always)]
+pub fn hash(service: &Service, flow: &Flow) -> u64 {
+    if service.hash_by == HASH_BY_SOURCE {
+        source_hash(flow, service.hash_seed)
+    } else {
+        flow_hash(flow, service.hash_seed)
+    }
 }
 
 /// Where a packet goes, and what is to be remembered.
 struct Route {
-    /// [`BackendRef::NONE`]: not found, or yet to be chosen.
+    /// [`BackendRef::NONE`]: nowhere.
     backend: BackendRef,
+    /// See [`Steered::left`].
+    left: BackendRef,
     path: Path,
-    memory: Memory,
-    now_ns: u64,
-}
-
-#[derive(Clone, Copy)]
-enum Memory {
-    Nothing,
-    Write,
-    Stamp,
-    Delete,
+    change: Change,
+    kept_on_sick: bool,
+    /// The flow is to be ended: its backend is sick.
+    resets: bool,
 }
 
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "inlined: what one packet's decision knows")]
 fn route<T: Tables>(
     tables: &T,
     service: &Service,
+    index: u32,
     headers: &Headers,
     slot: Slot,
+    found: &Found,
     hash: u64,
+    now_ns: u64,
 ) -> Route {
-    let flow = &headers.flow;
-    let entry = tables.entry(flow);
-    let now_ns = tables.now_ns();
-    let kept = if flow.protocol != PROTOCOL_TCP {
-        udp_kept(tables, slot, &entry, now_ns, service.udp_idle_ns)
-    } else if headers.opens {
-        syn_kept(tables, &entry, now_ns)
-    } else {
-        tcp_kept(tables, slot, &entry, now_ns)
+    let is_tcp = headers.flow.protocol == PROTOCOL_TCP;
+    let kept = affinity::kept(tables, service, headers, slot, found, now_ns);
+    let mut stays = Route {
+        backend: kept.backend,
+        left: slot.current(),
+        path: kept.path,
+        change: kept.change,
+        kept_on_sick: false,
+        resets: false,
     };
     if kept.backend != BackendRef::NONE {
-        return kept;
+        if !is_sick(tables, &kept) {
+            return stays;
+        }
+        let policy = tables.on_sick(index, kept.backend, is_tcp, now_ns);
+        stays.kept_on_sick = policy != ON_SICK_RESET;
+        stays.resets = policy == ON_SICK_RESET;
+        if policy != ON_SICK_REHASH {
+            return stays;
+        }
     }
-    let (backend, path) = choose(tables, service, slot, hash);
-    let memory = if backend != slot.current() || slot.drains() {
-        Memory::Write
-    } else if entry.backend != BackendRef::NONE {
-        Memory::Delete
+    let (backend, path) = choose(tables, index, slot, hash, now_ns);
+    let moves = kept.backend != BackendRef::NONE;
+    if moves && (!path.takes_new() || !in_use(tables, backend) || backend == kept.backend) {
+        // Nobody takes it: all_sick is for new flows only.
+        return stays;
+    }
+    let remembers_all = !is_tcp && service.on_sick_udp != ON_SICK_REHASH;
+    let change = if backend != slot.current() || slot.drains() || remembers_all {
+        Change::Write
+    } else if found.entry.backend != BackendRef::NONE {
+        Change::Delete
     } else {
-        Memory::Nothing
+        Change::Nothing
     };
-    Route { backend, path, memory, now_ns }
+    let (left, path) = if moves { (kept.backend, Path::Moved) } else { (slot.current(), path) };
+    Route { backend, left, path, change, kept_on_sick: false, resets: false }
 }
 
-/// A SYN keeps the backend that the same SYN got, while that one takes new flows.
+/// Whether an established flow's backend is sick. A SYN asks elsewhere; a reference that names no
+/// backend is a broken table.
 #[inline(always)]
-fn syn_kept<T: Tables>(tables: &T, entry: &FlowEntry, now_ns: u64) -> Route {
-    let again = now_ns < entry.seen_ns.saturating_add(SYN_RETRANSMIT_NS)
-        && in_use(tables, entry.backend)
-        && bit(tables, Bitmap::TakesNew, entry.backend);
-    let backend = if again { entry.backend } else { BackendRef::NONE };
-    Route { backend, path: Path::SynAgain, memory: Memory::Stamp, now_ns }
+fn is_sick<T: Tables>(tables: &T, kept: &Kept) -> bool {
+    !matches!(kept.path, Path::SynAgain)
+        && !bit(tables, Bitmap::ServesOld, kept.backend)
+        && in_use(tables, kept.backend)
 }
 
-/// An established connection keeps its backend, whatever its health (`on_sick = keep`).
+/// Why a packet with a route to nowhere is dropped, or by what right it is answered.
 #[inline(always)]
-fn tcp_kept<T: Tables>(tables: &T, slot: Slot, entry: &FlowEntry, now_ns: u64) -> Route {
-    if in_use(tables, entry.backend) {
-        let (backend, path, memory) = (entry.backend, Path::Entry, Memory::Nothing);
-        return Route { backend, path, memory, now_ns };
-    }
-    let memory = if slot.drains() { Memory::Write } else { Memory::Nothing };
-    // A slot of no backend is a broken table, not a flow to choose for.
-    let backend = if slot.previous() == BackendRef::NONE { BROKEN } else { slot.previous() };
-    Route { backend, path: Path::Slot, memory, now_ns }
-}
-
-/// A UDP flow keeps its backend while that one serves and the flow is not idle; UDP has no end by
-/// which a flow would leave a sick backend.
-#[inline(always)]
-fn udp_kept<T: Tables>(
-    tables: &T,
-    slot: Slot,
-    entry: &FlowEntry,
-    now_ns: u64,
-    udp_idle_ns: u64,
-) -> Route {
-    let fresh = now_ns < entry.seen_ns.saturating_add(udp_idle_ns);
-    if fresh && in_use(tables, entry.backend) {
-        let serves = bit(tables, Bitmap::ServesOld, entry.backend);
-        let backend = if serves { entry.backend } else { BackendRef::NONE };
-        let memory = if entry.seen_ns == now_ns { Memory::Nothing } else { Memory::Stamp };
-        return Route { backend, path: Path::Entry, memory, now_ns };
-    }
-    let serves = bit(tables, Bitmap::ServesOld, slot.previous());
-    let backend = if serves { slot.previous() } else { BackendRef::NONE };
-    let memory = if slot.drains() {
-        Memory::Write
-    } else if entry.backend != BackendRef::NONE {
-        Memory::Delete
+fn refusal<M: Memory>(memory: &M, service: &Service, route: &Route, now_ns: u64) -> Reason {
+    if !route.resets && service.all_sick != ALL_SICK_RESET {
+        Reason::NoneTakesNew
+    } else if !memory.spend(Purse::Replies, now_ns) {
+        Reason::ReplyOverBudget
+    } else if route.resets {
+        Reason::BackendSick
     } else {
-        Memory::Nothing
-    };
-    Route { backend, path: Path::Slot, memory, now_ns }
-}
-
-#[inline(always)]
-fn remember<T: Tables>(tables: &T, flow: &Flow, route: &Route) -> Entry {
-    match route.memory {
-        Memory::Nothing => Entry::Untouched,
-        Memory::Stamp => {
-            tables.stamp_entry(flow, route.now_ns);
-            Entry::Untouched
-        }
-        Memory::Write => {
-            let entry = FlowEntry { seen_ns: route.now_ns, backend: route.backend, reserved: 0 };
-            if tables.write_entry(flow, &entry) { Entry::Written } else { Entry::Refused }
-        }
-        Memory::Delete => {
-            tables.delete_entry(flow);
-            Entry::Deleted
-        }
+        Reason::NoneTakesNewRefused
     }
 }
 

@@ -3,10 +3,13 @@
 //! In the kernel they are the maps of [`abi`](crate::abi); on the host the model of the tests.
 
 use crate::abi::{
-    AddressPrefixKey, BackendRef, FlowEntry, NEXT_HOP_VALID, Pool, PortPrefixKey, Service, Slot,
+    AddressPrefixKey, BackendRef, DropRecord, FlowEntry, NEXT_HOP_VALID, Pool, PortPrefixKey,
+    Service, Slot,
 };
+use crate::budget::Purse;
 use crate::packet::Flow;
-use crate::{select, service};
+use crate::select::{self, Choice};
+use crate::{search, service};
 
 /// What the decision looks up. A number outside a table reads as nothing there (`None` or 0).
 pub trait Tables: Sized {
@@ -37,49 +40,98 @@ pub trait Tables: Sized {
     fn generation(&self, backend_index: u32) -> u32;
     /// Where a backend's packets go.
     fn next_hop(&self, backend_index: u32) -> NextHop;
-    /// A flow's entry; one of [`BackendRef::NONE`] when it has none.
-    fn entry(&self, flow: &Flow) -> FlowEntry;
-    /// Writes a flow's entry; whether it could.
-    fn write_entry(&self, flow: &Flow, entry: &FlowEntry) -> bool;
-    /// Stamps a flow's entry, which [`Tables::entry`] has just found.
-    fn stamp_entry(&self, flow: &Flow, now_ns: u64);
-    /// Deletes a flow's entry, which [`Tables::entry`] has just found.
-    fn delete_entry(&self, flow: &Flow);
+    /// When the shard that judges a backend last gave a sign of life, by the clock of
+    /// [`Tables::now_ns`]; 0 when that is not known.
+    fn sign_of_life_ns(&self, backend_index: u32) -> u64;
+    /// A flow's entry; one of [`BackendRef::NONE`] when it has none there.
+    fn entry(&self, flow: &Flow, store: Store) -> FlowEntry;
+    /// When an entry was last put or stamped in [`Store::Embryonic`], in ns.
+    fn embryonic_seen_ns(&self) -> u64;
     /// CLOCK_MONOTONIC_COARSE, in ns.
     fn now_ns(&self) -> u64;
 
     /// [`service::find_by_prefix`], called so that it is checked apart.
+    ///
+    /// The kernel's verifier follows a call of a global function no further than its arguments,
+    /// but walks through every loop, and every rule that few packets need, again for every path
+    /// that leads to it. This and what follows are such functions; what they compute is the same on
+    /// the host and in the kernel.
     #[inline(always)]
     fn service_by_prefix(&self, high: u64, low: u64, last: u32) -> u32 {
         service::find_by_prefix(self, high, low, last)
     }
 
-    /// [`select::rehash`], called so that it is checked apart.
-    ///
-    /// The kernel's verifier follows a call of a global function no further than its arguments,
-    /// but walks through every loop again for every path that leads to it. These four are the
-    /// loops; what they compute is the same on the host and in the kernel.
+    /// [`select::divert`], called so that it is checked apart.
+    #[inline(always)]
+    fn divert(&self, service: u32, current: BackendRef, hash: u64, now_ns: u64) -> Choice {
+        select::divert(self, service, current, hash, now_ns)
+    }
+
+    /// [`select::on_sick`], called so that it is checked apart.
+    #[inline(always)]
+    fn on_sick(&self, service: u32, backend: BackendRef, is_tcp: bool, now_ns: u64) -> u8 {
+        select::on_sick(self, service, backend, is_tcp, now_ns)
+    }
+
+    /// [`search::rehash`], called so that it is checked apart.
     #[inline(always)]
     fn rehash(&self, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
-        select::rehash(self, slot_first, slot_count, hash)
+        search::rehash(self, slot_first, slot_count, hash)
     }
 
-    /// [`select::kth_by_counts`], called so that it is checked apart.
+    /// [`search::kth_by_counts`], called so that it is checked apart.
     #[inline(always)]
     fn kth_by_counts(&self, pool_first: u32, pool_count: u32, k: u32) -> u32 {
-        select::kth_by_counts(self, pool_first, pool_count, k)
+        search::kth_by_counts(self, pool_first, pool_count, k)
     }
 
-    /// [`select::ones_in_group`], called so that it is checked apart.
+    /// [`search::ones_in_group`], called so that it is checked apart.
     #[inline(always)]
     fn ones_in_group(&self, bitmap: Bitmap, first: u32, pool_count: u32) -> u32 {
-        select::ones_in_group(self, bitmap, first, pool_count)
+        search::ones_in_group(self, bitmap, first, pool_count)
     }
 
-    /// [`select::any_by_scan`], called so that it is checked apart.
+    /// [`search::any_by_scan`], called so that it is checked apart.
     #[inline(always)]
     fn any_by_scan(&self, bitmap: Bitmap, pool_first: u32, pool_count: u32, draw: u64) -> u32 {
-        select::any_by_scan(self, bitmap, pool_first, pool_count, draw)
+        search::any_by_scan(self, bitmap, pool_first, pool_count, draw)
+    }
+}
+
+/// What the decision leaves behind.
+pub trait Memory {
+    /// Writes a flow's entry; whether it could.
+    fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool;
+    /// Stamps a flow's entry, which [`Tables::entry`] has just found.
+    fn stamp_entry(&self, flow: &Flow, store: Store, now_ns: u64);
+    /// Deletes a flow's entry, which [`Tables::entry`] has just found.
+    fn delete_entry(&self, flow: &Flow, store: Store);
+    /// Notes that an entry was put or stamped in [`Store::Embryonic`].
+    fn note_embryonic(&self, now_ns: u64);
+    /// [`budget::spend`](crate::budget::spend) on this CPU.
+    fn spend(&self, purse: Purse, now_ns: u64) -> bool;
+    /// Puts a record where samples of dropped packets are read; whether there was room.
+    fn put_drop(&self, record: &DropRecord) -> bool;
+}
+
+/// Where entries stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Store {
+    /// [`FLOWS_V4`](crate::abi::FLOWS_V4) and its like.
+    Flows,
+    /// [`EMBRYONIC_V4`](crate::abi::EMBRYONIC_V4) and its like.
+    Embryonic,
+}
+
+impl Store {
+    /// The other one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Flows => Self::Embryonic,
+            Self::Embryonic => Self::Flows,
+        }
     }
 }
 

@@ -27,10 +27,10 @@ use super::ModelTables;
 use super::frame::{ACK, Frame, SYN};
 use crate::abi::{
     ALL_SICK_DROP, ALL_SICK_OPEN, BackendCounters, BackendRef, FlowEntry, GlobalCounters, MODE_DSR,
-    MODE_OBSERVE, NEXT_HOP_VALID, Service, ServiceCounters, ServiceKey, Slot,
+    MODE_OBSERVE, NEXT_HOP_VALID, ON_SICK_REHASH, Service, ServiceCounters, ServiceKey, Slot,
 };
 use crate::packet::{Flow, PROTOCOL_TCP, PROTOCOL_UDP};
-use crate::tables::Bitmap;
+use crate::tables::{Bitmap, Store};
 
 /// A packet and what must become of it.
 #[derive(Clone, Debug)]
@@ -162,6 +162,7 @@ fn world() -> ModelTables {
             slot_count: u32::from(port != BROKEN),
             mode,
             all_sick,
+            on_sick_udp: ON_SICK_REHASH,
             udp_idle_ns: 30 * SECOND_NS,
             pool,
             ..Service::default()
@@ -206,7 +207,7 @@ fn enter(tables: &mut ModelTables, port: u16, backend: u32, age_s: u64) {
         backend: BackendRef::new(backend, GENERATION),
         reserved: 0,
     };
-    tables.entries.borrow_mut().insert(flow, entry);
+    tables.entries.borrow_mut().insert((Store::Flows, flow), entry);
 }
 
 /// The slot of the service of this index drains, in favour of another backend.

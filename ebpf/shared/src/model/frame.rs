@@ -9,6 +9,8 @@ use crate::packet::{PROTOCOL_TCP, PROTOCOL_UDP};
 pub const SYN: u8 = 0x02;
 /// See [`SYN`].
 pub const ACK: u8 = 0x10;
+/// See [`SYN`].
+pub const FIN: u8 = 0x01;
 
 /// What a frame is made of. Both addresses are of one family.
 #[derive(Clone, Debug)]

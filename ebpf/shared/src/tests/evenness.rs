@@ -6,7 +6,8 @@ use std::vec::Vec;
 use crate::abi::{BackendRef, Service, Slot};
 use crate::hash::remix;
 use crate::model::ModelTables;
-use crate::select::{choose, kth_bit, kth_by_counts};
+use crate::search::{kth_bit, kth_by_counts};
+use crate::select::choose;
 use crate::steer::Path;
 use crate::tables::Bitmap;
 
@@ -22,7 +23,9 @@ fn pool_of(count: u32) -> (ModelTables, Service) {
         }
     }
     let slot_count = tables.slots.len() as u32;
-    (tables, Service { pool, slot_count, ..Service::default() })
+    let service = Service { pool, slot_count, ..Service::default() };
+    tables.services.push(service);
+    (tables, service)
 }
 
 /// How many of `flows` new flows each backend gets.
@@ -31,7 +34,7 @@ fn share(tables: &ModelTables, service: &Service, flows: u64) -> Vec<u32> {
     for flow in 0..flows {
         let hash = remix(flow, 1);
         let slot = tables.slots[(flow % u64::from(service.slot_count)) as usize];
-        let (backend, _) = choose(tables, service, slot, hash);
+        let (backend, _) = choose(tables, 0, slot, hash, 0);
         assert_ne!(backend, BackendRef::NONE);
         shares[backend.index() as usize] += 1;
     }
@@ -107,7 +110,7 @@ fn count_ahead_of_the_bits_takes_the_last_bit_seen() {
 
 #[test]
 fn group_emptied_under_the_search_is_made_good_by_a_scan() {
-    let (mut tables, service) = pool_of(4_096);
+    let (mut tables, _) = pool_of(4_096);
     (0..4_096).for_each(|index| tables.put_health(index, false));
     tables.put_health(4_000, true);
     // Counts of the first group that its bits no longer bear out.
@@ -115,7 +118,7 @@ fn group_emptied_under_the_search_is_made_good_by_a_scan() {
     tables.pool_counts[0] = 1_000_000;
     let sick = Slot::settled(BackendRef::new(7, 1));
     for flow in 0..100 {
-        let (backend, path) = choose(&tables, &service, sick, remix(flow, 1));
+        let (backend, path) = choose(&tables, 0, sick, remix(flow, 1), 0);
         assert_eq!(backend, BackendRef::new(4_000, 1));
         assert!(matches!(path, Path::Rehashed | Path::Searched), "{path:?}");
     }

@@ -22,7 +22,7 @@ fn every_fixture_meets_its_fate_and_moves_its_counters_alone() {
 fn run(fixture: &Fixture) {
     let Fixture { description, tables, .. } = fixture;
     let counters = ModelCounters::default();
-    let outcome = decide(&Bytes::new(&fixture.frame), tables);
+    let outcome = decide(&Bytes::new(&fixture.frame), tables, tables);
     count(&outcome, &counters);
     let action = match fixture.fate {
         Fate::Pass => Action::Pass,
@@ -52,6 +52,6 @@ fn tag_beside_the_packet_counts_as_one() {
         .find(|fixture| fixture.description.starts_with("one 802.1Q tag"))
         .expect("a fixture of that name");
     let packet = Bytes { frame: &tagged.frame, tags_taken_off: 1 };
-    assert_eq!(decide(&packet, &tagged.tables).action(), Action::Pass);
+    assert_eq!(decide(&packet, &tagged.tables, &tagged.tables).action(), Action::Pass);
     assert_eq!(packet.size_bytes(), 58);
 }

@@ -1,0 +1,160 @@
+//! What the decision reads of the model's tables, and leaves behind in them.
+
+use std::vec::Vec;
+
+use super::{Lie, ModelTables};
+use crate::abi::{
+    AddressPrefixKey, DropRecord, FlowEntry, HEADER_HAS_PREFIXES, Pool, PortPrefixKey, Service,
+    ServiceKey, Slot,
+};
+use crate::budget::{Purse, spend};
+use crate::packet::Flow;
+use crate::pod::Pod;
+use crate::service::NO_SERVICE;
+use crate::tables::{Bitmap, Memory, NextHop, Store, Tables};
+
+impl Tables for ModelTables {
+    fn service_by_key(&self, key: &[u32; 5]) -> u32 {
+        let bytes: Vec<u8> = key.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let key = ServiceKey::from_bytes(&bytes).expect("twenty bytes");
+        self.service_keys.get(&key).copied().unwrap_or(NO_SERVICE)
+    }
+
+    fn has_prefixes(&self) -> bool {
+        self.header.flags & HEADER_HAS_PREFIXES != 0
+    }
+
+    fn address_prefix(&self, key: &AddressPrefixKey) -> Option<u32> {
+        longest_match(&self.address_prefixes, key, |key| key.bits)
+    }
+
+    fn port_prefix(&self, key: &PortPrefixKey) -> u32 {
+        longest_match(&self.port_prefixes, key, |key| key.bits).unwrap_or(NO_SERVICE)
+    }
+
+    fn service(&self, index: u32) -> Option<&Service> {
+        self.services.get(index as usize)
+    }
+
+    fn slot(&self, index: u32) -> Option<Slot> {
+        self.slots.get(index as usize).map(|slot| self.told_slot(*slot))
+    }
+
+    fn pool(&self, index: u32) -> Option<Pool> {
+        self.pools.get(index as usize).copied()
+    }
+
+    fn pool_count(&self, pool: u32) -> u64 {
+        // In the worlds that lie, pool 1 is the backup pool.
+        let hidden = match self.lie {
+            Some(Lie::CountsIgnored) => pool == 0,
+            Some(Lie::BackupIgnored) => pool == 1,
+            _ => false,
+        };
+        let count = if hidden { None } else { self.pool_counts.get(pool as usize) };
+        count.copied().unwrap_or_default()
+    }
+
+    fn group_count(&self, group: u32) -> u32 {
+        self.group_counts.get(group as usize).copied().unwrap_or_default()
+    }
+
+    fn word(&self, bitmap: Bitmap, index: u32) -> u64 {
+        let word = self.bits(bitmap).get(index as usize).copied().unwrap_or_default();
+        self.told_word(bitmap, index, word)
+    }
+
+    fn generation(&self, backend_index: u32) -> u32 {
+        self.backends.get(backend_index as usize).map_or(0, |backend| backend.generation)
+    }
+
+    fn next_hop(&self, backend_index: u32) -> NextHop {
+        self.backends.get(backend_index as usize).map_or_else(NextHop::default, |backend| NextHop {
+            next_hop: backend.next_hop,
+            source_mac: backend.source_mac,
+            interface_index: backend.interface_index,
+        })
+    }
+
+    fn sign_of_life_ns(&self, backend_index: u32) -> u64 {
+        if self.tells(Lie::EveryVerdictStale) {
+            return 0;
+        }
+        let shard = self.backends.get(backend_index as usize).map(|backend| backend.shard);
+        let beat = shard.and_then(|shard| self.heartbeats_ns.get(usize::from(shard)));
+        beat.copied().unwrap_or_default()
+    }
+
+    fn entry(&self, flow: &Flow, store: Store) -> FlowEntry {
+        let entry = self.entries.borrow().get(&(store, *flow)).copied();
+        self.told_entry(flow, entry.unwrap_or_default())
+    }
+
+    fn embryonic_seen_ns(&self) -> u64 {
+        if self.tells(Lie::EmbryonicNotLookedAt) { 0 } else { self.embryonic_seen_ns.get() }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.get()
+    }
+}
+
+impl Memory for ModelTables {
+    fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool {
+        if !self.full && !self.loses(flow, store) {
+            self.entries.borrow_mut().insert((store, *flow), *entry);
+        }
+        !self.full
+    }
+
+    fn stamp_entry(&self, flow: &Flow, store: Store, now_ns: u64) {
+        if self.tells(Lie::StampsOmitted) {
+            return;
+        }
+        if let Some(entry) = self.entries.borrow_mut().get_mut(&(store, *flow)) {
+            entry.seen_ns = now_ns;
+        }
+    }
+
+    fn delete_entry(&self, flow: &Flow, store: Store) {
+        if !self.tells(Lie::DeletesOmitted) {
+            self.entries.borrow_mut().remove(&(store, *flow));
+        }
+    }
+
+    fn note_embryonic(&self, now_ns: u64) {
+        self.embryonic_seen_ns.set(now_ns);
+    }
+
+    fn spend(&self, purse: Purse, now_ns: u64) -> bool {
+        let mut budget = self.budget.get();
+        let spent = spend(&mut budget, &self.header, purse, now_ns);
+        self.budget.set(budget);
+        spent
+    }
+
+    fn put_drop(&self, record: &DropRecord) -> bool {
+        if !self.drops_full {
+            self.drops.borrow_mut().push(*record);
+        }
+        !self.drops_full
+    }
+}
+
+/// What the longest of `prefixes` that covers `key` stands for. Behind its number of bits, a key is
+/// the bytes that are matched.
+fn longest_match<K: Pod>(prefixes: &[(K, u32)], key: &K, bits: impl Fn(&K) -> u32) -> Option<u32> {
+    let differs_at = |prefix: &K| {
+        let pairs = prefix.as_bytes()[4..].iter().zip(&key.as_bytes()[4..]);
+        let mut equal = 0;
+        for (ours, theirs) in pairs {
+            equal += (ours ^ theirs).leading_zeros();
+            if ours != theirs {
+                break;
+            }
+        }
+        equal
+    };
+    let covering = prefixes.iter().filter(|(prefix, _)| bits(prefix) <= differs_at(prefix));
+    covering.max_by_key(|(prefix, _)| bits(prefix)).map(|(_, number)| *number)
+}

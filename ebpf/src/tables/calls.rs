@@ -1,0 +1,95 @@
+//! What the verifier checks apart: global functions, exported, so that their linkage says so, and
+//! of numbers only, which is all that the verifier takes for granted of them.
+#![expect(unsafe_code, reason = "an exported name is a promise that no other has it")]
+
+use sickbay_shared::abi::BackendRef;
+use sickbay_shared::budget::Purse;
+use sickbay_shared::counters::{How, count_how};
+use sickbay_shared::tables::Bitmap;
+use sickbay_shared::{search, select, service};
+
+use super::{Maps, memory};
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_service_by_prefix(high: u64, low: u64, last: u32) -> u32 {
+    service::find_by_prefix(&Maps, high, low, last)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_divert(service: u32, current: u32, hash: u64, now_ns: u64) -> u64 {
+    select::divert(&Maps, service, BackendRef(current), hash, now_ns).0
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_on_sick(
+    service: u32,
+    backend: u32,
+    is_tcp: u32,
+    now_ns: u64,
+) -> u32 {
+    u32::from(select::on_sick(&Maps, service, BackendRef(backend), is_tcp != 0, now_ns))
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_spend(purse: u32, now_ns: u64) -> u32 {
+    u32::from(memory::spend(Purse::named(purse), now_ns))
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_rehash(slot_first: u32, slot_count: u32, hash: u64) -> u32 {
+    search::rehash(&Maps, slot_first, slot_count, hash).0
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_kth_by_counts(first: u32, count: u32, k: u32) -> u32 {
+    search::kth_by_counts(&Maps, first, count, k)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_ones_in_group(bitmap: u32, first: u32, count: u32) -> u32 {
+    search::ones_in_group(&Maps, named(bitmap), first, count)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_any_by_scan(
+    bitmap: u32,
+    first: u32,
+    count: u32,
+    draw: u64,
+) -> u32 {
+    search::any_by_scan(&Maps, named(bitmap), first, count, draw)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_count(
+    service: u32,
+    backend: u32,
+    left: u32,
+    how: u32,
+    size_bytes: u32,
+) -> u32 {
+    let (backend, left) = (BackendRef(backend), BackendRef(left));
+    count_how(&Maps, service, backend, left, How(how), size_bytes);
+    // A global function returns a number; nobody looks at this one.
+    0
+}
+
+/// A bitmap that is searched, as the number that stands for it in these calls.
+#[inline(always)]
+pub(super) fn number(bitmap: Bitmap) -> u32 {
+    u32::from(bitmap == Bitmap::Allowed)
+}
+
+#[inline(always)]
+fn named(number: u32) -> Bitmap {
+    if number == 0 { Bitmap::TakesNew } else { Bitmap::Allowed }
+}

@@ -1,0 +1,123 @@
+//! Entries, budgets and records: what the decision leaves behind.
+#![expect(unsafe_code, reason = "map values are shared memory; the helpers hand out pointers")]
+
+use core::ptr::addr_of;
+
+use aya_ebpf::bindings::BPF_ANY;
+use sickbay_shared::abi::{DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6};
+use sickbay_shared::budget::{self, Purse};
+use sickbay_shared::packet::Flow;
+use sickbay_shared::tables::{Memory, Store};
+
+use super::{Maps, calls};
+use crate::maps;
+
+impl Memory for Maps {
+    #[inline(always)]
+    fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool {
+        const FLAGS: u64 = BPF_ANY as u64;
+        match (flow.family, store) {
+            (4, Store::Flows) => maps::FLOWS_V4.insert(key_v4(flow), entry, FLAGS),
+            (4, Store::Embryonic) => maps::EMBRYONIC_V4.insert(key_v4(flow), entry, FLAGS),
+            (_, Store::Flows) => maps::FLOWS_V6.insert(key_v6(flow), entry, FLAGS),
+            (_, Store::Embryonic) => maps::EMBRYONIC_V6.insert(key_v6(flow), entry, FLAGS),
+        }
+        .is_ok()
+    }
+
+    #[inline(always)]
+    fn stamp_entry(&self, flow: &Flow, store: Store, now_ns: u64) {
+        if let Some(entry) = entry_pointer(flow, store) {
+            // SAFETY: an aligned field of a map's element, stored whole.
+            unsafe { (&raw mut (*entry).seen_ns).write_volatile(now_ns) }
+        }
+    }
+
+    #[inline(always)]
+    fn delete_entry(&self, flow: &Flow, store: Store) {
+        // Gone already, by eviction: as wished.
+        let _gone = match (flow.family, store) {
+            (4, Store::Flows) => maps::FLOWS_V4.remove(key_v4(flow)),
+            (4, Store::Embryonic) => maps::EMBRYONIC_V4.remove(key_v4(flow)),
+            (_, Store::Flows) => maps::FLOWS_V6.remove(key_v6(flow)),
+            (_, Store::Embryonic) => maps::EMBRYONIC_V6.remove(key_v6(flow)),
+        };
+    }
+
+    #[inline(always)]
+    fn note_embryonic(&self, now_ns: u64) {
+        if let Some(seen_ns) = maps::EMBRYONIC_SEEN.get_ptr_mut(0) {
+            // SAFETY: an aligned word of a map's element. Stored only when the clock has moved on:
+            // the CPUs share it.
+            unsafe {
+                if seen_ns.read_volatile() != now_ns {
+                    seen_ns.write_volatile(now_ns);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn spend(&self, purse: Purse, now_ns: u64) -> bool {
+        calls::sickbay_spend(purse.number(), now_ns) != 0
+    }
+
+    #[inline(always)]
+    fn put_drop(&self, record: &DropRecord) -> bool {
+        let Some(mut room) = maps::DROPS.reserve_untyped::<DropRecord>(0) else {
+            return false;
+        };
+        room.write(*record);
+        room.submit(0);
+        true
+    }
+}
+
+/// A flow's entry; one of no backend when it has none there.
+#[inline(always)]
+pub(super) fn entry(flow: &Flow, store: Store) -> FlowEntry {
+    let Some(entry) = entry_pointer(flow, store) else {
+        return FlowEntry::default();
+    };
+    // SAFETY: an evicted entry's memory stays a FlowEntry; a torn one fails its generation or is
+    // another flow's for one packet, as an eviction at that moment would be.
+    unsafe {
+        FlowEntry {
+            seen_ns: addr_of!((*entry).seen_ns).read_volatile(),
+            backend: addr_of!((*entry).backend).read_volatile(),
+            reserved: 0,
+        }
+    }
+}
+
+/// Takes one out of this CPU's purse; whether there was one left.
+#[inline(always)]
+pub(super) fn spend(purse: Purse, now_ns: u64) -> bool {
+    let (Some(budget), Some(header)) = (maps::BUDGETS.get_ptr_mut(0), maps::HEADER.get(0)) else {
+        return false;
+    };
+    // SAFETY: this CPU's own element; programs of one CPU do not run inside one another.
+    budget::spend(unsafe { &mut *budget }, header, purse, now_ns)
+}
+
+#[inline(always)]
+fn entry_pointer(flow: &Flow, store: Store) -> Option<*mut FlowEntry> {
+    match (flow.family, store) {
+        (4, Store::Flows) => maps::FLOWS_V4.get_ptr_mut(key_v4(flow)),
+        (4, Store::Embryonic) => maps::EMBRYONIC_V4.get_ptr_mut(key_v4(flow)),
+        (_, Store::Flows) => maps::FLOWS_V6.get_ptr_mut(key_v6(flow)),
+        (_, Store::Embryonic) => maps::EMBRYONIC_V6.get_ptr_mut(key_v6(flow)),
+    }
+}
+
+#[inline(always)]
+fn key_v4(flow: &Flow) -> &FlowKeyV4 {
+    // SAFETY: the first words of an IPv4 flow's key are this key's bytes.
+    unsafe { &*flow.key.as_ptr().cast() }
+}
+
+#[inline(always)]
+fn key_v6(flow: &Flow) -> &FlowKeyV6 {
+    // SAFETY: the words of an IPv6 flow's key are this key's bytes.
+    unsafe { &*flow.key.as_ptr().cast() }
+}
