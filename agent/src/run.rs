@@ -234,6 +234,9 @@ fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<
     let mut serves = vec![false; fleet.pools.len()];
     for service in &fleet.services {
         serves[service.pool] = true;
+        if let Some(backup) = service.backup {
+            serves[backup.pool] = true;
+        }
     }
     let backends: Vec<_> = fleet
         .backends

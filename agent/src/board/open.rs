@@ -27,11 +27,12 @@ impl Board {
     /// says.
     pub fn open(pin_directory: &Path) -> Result<Self, BoardError> {
         let maps = pin_directory.join(MAPS_FOLDER);
+        let header = mapped(&maps, abi::HEADER)?;
         let pool_counts: Mapped<u64> = mapped(&maps, abi::POOL_COUNTS)?;
         Ok(Self {
+            header,
             panics: Panics::none(pool_counts.count()),
             pool_counts,
-            header: mapped(&maps, abi::HEADER)?,
             heartbeats: mapped(&maps, abi::HEARTBEATS)?,
             takes_new: mapped(&maps, abi::TAKES_NEW)?,
             serves_old: mapped(&maps, abi::SERVES_OLD)?,
@@ -50,11 +51,12 @@ impl Board {
     ///
     /// [`BoardError::Map`]: no memory.
     pub fn in_memory(sizes: &Sizes) -> Result<Self, BoardError> {
+        let header = anonymous(sizes, abi::HEADER)?;
         let pool_counts: Mapped<u64> = anonymous(sizes, abi::POOL_COUNTS)?;
         Ok(Self {
+            header,
             panics: Panics::none(pool_counts.count()),
             pool_counts,
-            header: anonymous(sizes, abi::HEADER)?,
             heartbeats: anonymous(sizes, abi::HEARTBEATS)?,
             takes_new: anonymous(sizes, abi::TAKES_NEW)?,
             serves_old: anonymous(sizes, abi::SERVES_OLD)?,
