@@ -1,6 +1,8 @@
 //! The kernel object: two entry points and the maps. It adapts; `sickbay_shared::steer` decides.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 
+/// The program that explains.
+mod explain;
 /// The maps, by the names that `sickbay_shared::abi` gives them.
 mod maps;
 /// Licence and panic handler.

@@ -172,6 +172,11 @@ impl Tables for Maps {
     }
 
     #[inline(always)]
+    fn try_that_finds(&self, slot_first: u32, slot_count: u32, hash: u64) -> u32 {
+        calls::sickbay_try_that_finds(slot_first, slot_count, hash)
+    }
+
+    #[inline(always)]
     fn kth_by_counts(&self, pool_first: u32, pool_count: u32, k: u32) -> u32 {
         calls::sickbay_kth_by_counts(pool_first, pool_count, k)
     }

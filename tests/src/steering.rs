@@ -11,7 +11,8 @@ use aya::maps::{MapData, RingBuf};
 use aya::programs::{SchedClassifier, TestRun, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use sickbay_shared::abi::{
-    self, Budget, DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6, GlobalCounters, Header, Heartbeat,
+    self, Budget, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry, FlowKeyV4, FlowKeyV6,
+    GlobalCounters, Header, Heartbeat,
 };
 use sickbay_shared::limits::GROUP_WORDS;
 use sickbay_shared::model::{ModelCounters, ModelTables};
@@ -27,6 +28,9 @@ const SLOTS: u32 = 4096;
 const FLOWS: u32 = 65_536;
 /// Shards that the tables of a test may have.
 const SHARDS: u32 = 4;
+
+/// Of include/uapi/linux/bpf.h.
+const XDP_PASS: u32 = 2;
 
 /// Which program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +111,10 @@ impl Steering {
         tc.load().expect("the verifier accepts the TC program");
         let steps = tc.info().expect("program information").verified_instruction_count();
         println!("{}: {steps:?} steps of the verifier", abi::TC_PROGRAM);
+        let explain: &mut Xdp = program(&mut ebpf, abi::EXPLAIN_PROGRAM);
+        explain.load().expect("the verifier accepts the program that explains");
+        let steps = explain.info().expect("program information").verified_instruction_count();
+        println!("{}: {steps:?} steps of the verifier", abi::EXPLAIN_PROGRAM);
         let drops = ebpf.take_map(abi::DROPS).expect("a ring buffer in the object");
         let drops = RingBuf::try_from(drops).expect("a ring buffer");
         // What the maps hold when they are new.
@@ -185,6 +193,21 @@ impl Steering {
         .unwrap_or_else(|error| panic!("test-run of {frame:02x?}: {error:?}"));
         data_out.truncate(result.data_size_out as usize);
         Ran { action: result.return_value, frame: data_out }
+    }
+
+    /// What the kernel's program explains of a packet; the frame must have room for it.
+    pub fn explain(&mut self, frame: &[u8]) -> Explanation {
+        let mut data_out = vec![0; frame.len() + 64];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut data_out),
+            ..TestRunOptions::default()
+        };
+        let result = program::<Xdp>(&mut self.ebpf, abi::EXPLAIN_PROGRAM).test_run(options);
+        let result = result.unwrap_or_else(|error| panic!("test-run of {frame:02x?}: {error:?}"));
+        assert_eq!(result.return_value, XDP_PASS, "{frame:02x?}");
+        let bytes = &data_out[EXPLANATION_OFFSET..][..size_of::<Explanation>()];
+        Explanation::from_bytes(bytes).expect("as many bytes")
     }
 
     /// The entries that are in the maps, by where they stand.

@@ -31,7 +31,7 @@ fn every_map_and_program_of_the_abi_loads_under_libbpf() {
         object.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
     programs.retain(|name| name.starts_with("sickbay_"));
     programs.sort();
-    assert_eq!(programs, [abi::TC_PROGRAM, abi::XDP_PROGRAM]);
+    assert_eq!(programs, [abi::EXPLAIN_PROGRAM, abi::TC_PROGRAM, abi::XDP_PROGRAM]);
 }
 
 #[test]

@@ -11,6 +11,8 @@ mod backend;
 mod counters;
 /// Samples of dropped packets.
 mod drops;
+/// What the program that explains leaves.
+mod explanation;
 /// Flows and their entries.
 mod flow;
 /// What a reader checks first.
@@ -25,6 +27,7 @@ mod target;
 pub use backend::*;
 pub use counters::*;
 pub use drops::*;
+pub use explanation::*;
 pub use flow::*;
 pub use header::*;
 pub use service::*;
@@ -131,3 +134,5 @@ pub const MAPS: [&str; 26] = [
 pub const XDP_PROGRAM: &str = "sickbay_xdp";
 /// The TC program's name in the object.
 pub const TC_PROGRAM: &str = "sickbay_tc";
+/// The name of the XDP program that explains, and is never attached; see [`Explanation`].
+pub const EXPLAIN_PROGRAM: &str = "sickbay_explain";

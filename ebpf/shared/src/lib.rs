@@ -14,6 +14,8 @@ pub mod abi;
 pub mod budget;
 /// Counters: which of them a packet moves, as a function of what was decided of it.
 pub mod counters;
+/// Explaining: the decision over the live tables, with what it found, without leaving a trace.
+pub mod explain;
 /// The flow hash: 64 bits from a flow and a seed, the same on the host and in the kernel.
 pub mod hash;
 /// The bounds that the maps, the loops and the agent obey, related by const assertions.

@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "a map's value is bytes; these types are nothing else")]
 
 use crate::abi::{
-    AddressPrefixKey, Backend, BackendCounters, BackendRef, Budget, DropRecord, FlowEntry,
-    FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat, Pool,
-    PortPrefixKey, Service, ServiceCounters, ServiceKey, Slot, TargetRecord,
+    AddressPrefixKey, Backend, BackendCounters, BackendRef, Budget, DropRecord, Explanation, Facts,
+    FlowEntry, FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat,
+    Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey, Slot, TargetRecord, Verdict,
 };
 
 /// A type that is nothing but its bytes.
@@ -46,4 +46,5 @@ macro_rules! pod {
 pod!(u32, u64, BackendRef, Slot);
 pod!(Header, Heartbeat, Pool, ServiceKey, Service, Backend, FlowKeyV4, FlowKeyV6, FlowEntry);
 pod!(AddressPrefixKey, PortPrefixKey, FragmentKey, FragmentEntry, Budget, DropRecord);
+pod!(Explanation, Facts, Verdict);
 pod!(TargetRecord, ServiceCounters, BackendCounters, GlobalCounters);

@@ -30,6 +30,19 @@ pub fn rehash<T: Tables>(tables: &T, slot_first: u32, slot_count: u32, hash: u64
     BackendRef::NONE
 }
 
+/// Which of the [`rehash`]ed tries finds a backend, from 1; 0 = none of them.
+#[inline(always)]
+pub fn try_that_finds<T: Tables>(tables: &T, slot_first: u32, slot_count: u32, hash: u64) -> u32 {
+    for turn in 1..=REHASH_TRIES {
+        if let Some(slot) = slot(tables, slot_first, slot_count, remix(hash, turn))
+            && bit(tables, Bitmap::TakesNew, slot.current())
+        {
+            return turn;
+        }
+    }
+    0
+}
+
 /// The k-th (from 0) set bit of a word; any number below 64 when fewer are set.
 ///
 /// Without branches: a choice between two constants is a fork for the kernel's verifier.

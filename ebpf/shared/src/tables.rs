@@ -79,6 +79,12 @@ pub trait Tables: Sized {
         search::rehash(self, slot_first, slot_count, hash)
     }
 
+    /// [`search::try_that_finds`], called so that it is checked apart.
+    #[inline(always)]
+    fn try_that_finds(&self, slot_first: u32, slot_count: u32, hash: u64) -> u32 {
+        search::try_that_finds(self, slot_first, slot_count, hash)
+    }
+
     /// [`search::kth_by_counts`], called so that it is checked apart.
     #[inline(always)]
     fn kth_by_counts(&self, pool_first: u32, pool_count: u32, k: u32) -> u32 {

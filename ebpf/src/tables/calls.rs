@@ -47,6 +47,16 @@ pub(super) extern "C" fn sickbay_rehash(slot_first: u32, slot_count: u32, hash: 
 
 #[unsafe(no_mangle)]
 #[inline(never)]
+pub(super) extern "C" fn sickbay_try_that_finds(
+    slot_first: u32,
+    slot_count: u32,
+    hash: u64,
+) -> u32 {
+    search::try_that_finds(&Maps, slot_first, slot_count, hash)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
 pub(super) extern "C" fn sickbay_kth_by_counts(first: u32, count: u32, k: u32) -> u32 {
     search::kth_by_counts(&Maps, first, count, k)
 }

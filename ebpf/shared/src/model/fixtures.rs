@@ -1,18 +1,27 @@
 //! Packets whose expected fate is written out: description, packet, state of the tables, then
 //! action, counters and entry left. Run on the host and in the kernel.
 //!
-//! The world: one pool of four healthy backends (indices 0 to 3), and services on 192.0.2.1 and
+//! The world: one pool of four healthy backends (indices 0 to 3), a backup pool of two that no
+//! service uses unless its fixture says so, and services on 192.0.2.1 and
 //! 2001:db8::1 whose tables have a single slot, of backend 0. So a flow's place is known without
 //! knowing its hash: backend 0, or whichever of the others is left.
 
 /// New TCP flows when no backend takes any.
 mod all_sick;
+/// Entries of SYNs, and how they come to last.
+mod embryonic;
 /// Established TCP flows: they stay.
 mod established;
 /// New TCP flows: whom they go to while some backend takes new flows.
 mod new_flows;
 /// Services that only observe, and tables that contradict each other.
 mod observed_and_broken;
+/// Established flows of sick backends: kept, moved or ended.
+mod on_sick;
+/// New TCP flows under the policies of backup, panic, stale verdicts and refusal.
+mod policies;
+/// Services of address and port prefixes.
+mod prefixes;
 /// Datagrams, which have no beginning and no end.
 mod udp;
 /// Packets that no service is concerned with: not read through, or to none.
@@ -26,8 +35,11 @@ use std::vec::Vec;
 use super::ModelTables;
 use super::frame::{ACK, Frame, SYN};
 use crate::abi::{
-    ALL_SICK_DROP, ALL_SICK_OPEN, BackendCounters, BackendRef, FlowEntry, GlobalCounters, MODE_DSR,
-    MODE_OBSERVE, NEXT_HOP_VALID, ON_SICK_REHASH, Service, ServiceCounters, ServiceKey, Slot,
+    ALL_SICK_DROP, ALL_SICK_OPEN, ALL_SICK_RESET, AddressPrefixKey, BackendCounters, BackendRef,
+    DROP_BACKEND_SICK_RESET, DROP_BROKEN_TABLE, DROP_NONE_TAKES_NEW, DROP_NONE_TAKES_NEW_REFUSED,
+    DROP_REPLY_OVER_BUDGET, DROP_UNRESOLVED, FlowEntry, GlobalCounters, HEADER_HAS_PREFIXES,
+    MODE_DSR, MODE_OBSERVE, NEXT_HOP_VALID, ON_SICK_KEEP, ON_SICK_REHASH, ON_SICK_RESET, POOL_NONE,
+    PortPrefixKey, STALE_LAST, STALE_OPEN, Service, ServiceCounters, ServiceKey, Slot,
 };
 use crate::packet::{Flow, PROTOCOL_TCP, PROTOCOL_UDP};
 use crate::tables::{Bitmap, Store};
@@ -49,8 +61,10 @@ pub struct Fixture {
     pub services: Vec<(u32, ServiceCounters)>,
     /// The counters of the backends that moved.
     pub backends: Vec<(u32, BackendCounters)>,
-    /// The backends of the entries that are left.
-    pub entries: Vec<BackendRef>,
+    /// The entries that are left: where, and of which backends.
+    pub entries: Vec<(Store, BackendRef)>,
+    /// The reasons of the records that are put.
+    pub records: Vec<u8>,
 }
 
 /// What is done with a packet.
@@ -60,6 +74,8 @@ pub enum Fate {
     Pass,
     /// Dropped.
     Drop,
+    /// Refused by an answer.
+    Refuse,
     /// Sent to the backend of this index.
     To(u32),
 }
@@ -87,7 +103,12 @@ pub fn all() -> Vec<Fixture> {
     let mut all = unread::all();
     all.extend(new_flows::all());
     all.extend(all_sick::all());
+    all.extend(policies::all());
+    all.extend(embryonic::all());
     all.extend(established::all());
+    all.extend(on_sick::tcp());
+    all.extend(on_sick::udp());
+    all.extend(prefixes::all());
     all.extend(udp::all());
     all.extend(observed_and_broken::all());
     all
@@ -109,8 +130,28 @@ impl Fixture {
         self
     }
 
-    fn leaves(mut self, backends: &[u32]) -> Self {
-        self.entries = backends.iter().map(|index| BackendRef::new(*index, GENERATION)).collect();
+    fn leaves(self, backends: &[u32]) -> Self {
+        self.leaves_in(Store::Flows, backends)
+    }
+
+    fn leaves_embryonic(self, backends: &[u32]) -> Self {
+        self.leaves_in(Store::Embryonic, backends)
+    }
+
+    fn leaves_in(mut self, store: Store, backends: &[u32]) -> Self {
+        let entry = |index: &u32| (store, BackendRef::new(*index, GENERATION));
+        self.entries = backends.iter().map(entry).collect();
+        self
+    }
+
+    fn leaves_both(mut self, entries: &[(Store, u32)]) -> Self {
+        let entry = |(store, index): &(Store, u32)| (*store, BackendRef::new(*index, GENERATION));
+        self.entries = entries.iter().map(entry).collect();
+        self
+    }
+
+    fn puts(mut self, records: &[u8]) -> Self {
+        self.records = records.to_vec();
         self
     }
 }
@@ -132,15 +173,20 @@ fn fixture(
         services: Vec::new(),
         backends: Vec::new(),
         entries: Vec::new(),
+        records: Vec::new(),
     }
 }
 
 fn world() -> ModelTables {
-    let mut tables = ModelTables::new(1);
+    let mut tables = ModelTables::new(2);
     tables.clock_ns.set(NOW_NS);
-    let pool = tables.add_pool(0, 1);
+    tables.heartbeats_ns = vec![NOW_NS];
+    let (pool, spare) = (tables.add_pool(0, 1), tables.add_pool(1, 1));
     for index in 0..4 {
         tables.add_backend(index, pool, GENERATION);
+    }
+    for index in SPARE {
+        tables.add_backend(index, spare, GENERATION);
     }
     let own = Slot::settled(BackendRef::new(0, GENERATION));
     let mut vip = [0; 16];
@@ -164,14 +210,38 @@ fn world() -> ModelTables {
             all_sick,
             on_sick_udp: ON_SICK_REHASH,
             udp_idle_ns: 30 * SECOND_NS,
+            stale_after_ns: 60 * SECOND_NS,
             pool,
+            backup_pool: POOL_NONE,
             ..Service::default()
         };
         tables.slots.push(own);
         let key = ServiceKey { address, port: port.to_be_bytes(), protocol, family };
         tables.put_service(key, service);
     }
+    tables.slots.push(Slot::settled(BackendRef::new(SPARE[0], GENERATION)));
     tables
+}
+
+/// The backup pool.
+const SPARE: [u32; 2] = [64, 65];
+
+/// The service of this index has the backup pool, with a table of one slot, of its first backend.
+fn back_up(tables: &mut ModelTables, service: usize) {
+    let backup_slot_first = tables.slots.len() as u32 - 1;
+    let service = &mut tables.services[service];
+    (service.backup_pool, service.backup_slot_count) = (1, 1);
+    service.backup_slot_first = backup_slot_first;
+}
+
+/// Backends 0 to 2 are sick.
+fn only_3(tables: &mut ModelTables) {
+    (0..3).for_each(|index| tables.put_health(index, false));
+}
+
+/// The whole pool is sick.
+fn none(tables: &mut ModelTables) {
+    (0..4).for_each(|index| tables.put_health(index, false));
 }
 
 const VIP_V6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -196,6 +266,16 @@ fn syn_v6(port: u16) -> Frame {
 
 /// An entry of the client's flow, of this age.
 fn enter(tables: &mut ModelTables, port: u16, backend: u32, age_s: u64) {
+    enter_in(tables, Store::Flows, port, backend, age_s);
+}
+
+/// An embryonic entry of the client's flow, of this age.
+fn conceive(tables: &mut ModelTables, backend: u32, age_s: u64) {
+    enter_in(tables, Store::Embryonic, WEB, backend, age_s);
+    tables.embryonic_seen_ns.set(NOW_NS - SECOND_NS);
+}
+
+fn enter_in(tables: &mut ModelTables, store: Store, port: u16, backend: u32, age_s: u64) {
     let protocol = if port == DNS { PROTOCOL_UDP } else { PROTOCOL_TCP };
     let [a, b] = CLIENT.1.to_be_bytes();
     let [c, d] = port.to_be_bytes();
@@ -207,7 +287,7 @@ fn enter(tables: &mut ModelTables, port: u16, backend: u32, age_s: u64) {
         backend: BackendRef::new(backend, GENERATION),
         reserved: 0,
     };
-    tables.entries.borrow_mut().insert((Store::Flows, flow), entry);
+    tables.entries.borrow_mut().insert((store, flow), entry);
 }
 
 /// The slot of the service of this index drains, in favour of another backend.

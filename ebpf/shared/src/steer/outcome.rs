@@ -34,6 +34,7 @@ pub struct Dropped {
 
 /// Why a packet goes to no backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Reason {
     /// The service has no usable slot, pool or backend record.
     BrokenTable,
@@ -45,6 +46,17 @@ pub enum Reason {
     BackendSick,
     /// One of these two, and the budget for answers is spent: dropped.
     ReplyOverBudget,
+}
+
+impl Reason {
+    /// All, each at the place of its number.
+    pub const ALL: [Self; 5] = [
+        Self::BrokenTable,
+        Self::NoneTakesNew,
+        Self::NoneTakesNewRefused,
+        Self::BackendSick,
+        Self::ReplyOverBudget,
+    ];
 }
 
 /// What came of the record of a packet that reached no backend.
@@ -112,6 +124,21 @@ pub enum Path {
 }
 
 impl Path {
+    /// All, each at the place of its number.
+    pub const ALL: [Self; 11] = [
+        Self::Current,
+        Self::Rehashed,
+        Self::Searched,
+        Self::Backup,
+        Self::PanicOpen,
+        Self::Open,
+        Self::StaleOpen,
+        Self::SynAgain,
+        Self::Entry,
+        Self::Slot,
+        Self::Moved,
+    ];
+
     /// Whether a new flow that came this way has a backend that takes new flows.
     #[inline(always)]
     #[must_use]
@@ -135,6 +162,26 @@ pub enum Entry {
     /// Deleted: the tuple's new flow follows its slot.
     Deleted,
 }
+
+impl Entry {
+    /// All, each at the place of its number.
+    pub const ALL: [Self; 5] =
+        [Self::Untouched, Self::Written, Self::Refused, Self::Promoted, Self::Deleted];
+}
+
+const _: () = {
+    let mut number = 0;
+    while number < Path::ALL.len() {
+        assert!(Path::ALL[number] as usize == number);
+        number += 1;
+    }
+    number = 0;
+    while number < Reason::ALL.len() {
+        assert!(Reason::ALL[number] as usize == number);
+        assert!(Entry::ALL[number] as usize == number);
+        number += 1;
+    }
+};
 
 /// What the entry point does with the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::vec::Vec;
 
+use crate::abi::BackendRef;
 use crate::counters::count;
 use crate::model::fixtures::{Fate, Fixture, all};
-use crate::model::{Bytes, ModelCounters};
+use crate::model::{Bytes, ModelCounters, ModelTables};
 use crate::packet::Packet;
 use crate::steer::{Action, decide};
-use crate::tables::NextHop;
+use crate::tables::{NextHop, Store};
 
 #[test]
 fn every_fixture_meets_its_fate_and_moves_its_counters_alone() {
     let fixtures = all();
-    assert!(40 <= fixtures.len(), "only {} fixtures", fixtures.len());
+    assert!(100 <= fixtures.len(), "only {} fixtures", fixtures.len());
     for fixture in fixtures {
         run(&fixture);
     }
@@ -27,6 +28,7 @@ fn run(fixture: &Fixture) {
     let action = match fixture.fate {
         Fate::Pass => Action::Pass,
         Fate::Drop => Action::Drop,
+        Fate::Refuse => Action::Refuse,
         Fate::To(index) => Action::Forward(NextHop {
             next_hop: u64::from_le_bytes([2, 0, 0, 0, 0, index as u8, 1, 0]),
             source_mac: u64::from_le_bytes([6, 0, 0, 0, 0, index as u8, 0, 0]),
@@ -40,8 +42,17 @@ fn run(fixture: &Fixture) {
         backends: fixture.backends.iter().copied().collect::<HashMap<_, _>>().into(),
     };
     assert_eq!(counters, expected, "{description}: {outcome:?}");
-    let entries: Vec<_> = tables.entries.borrow().values().map(|entry| entry.backend).collect();
-    assert_eq!(entries, fixture.entries, "{description}: {outcome:?}");
+    assert_eq!(left(tables), fixture.entries, "{description}: {outcome:?}");
+    let reasons: Vec<u8> = tables.drops.borrow().iter().map(|record| record.reason).collect();
+    assert_eq!(reasons, fixture.records, "{description}: {outcome:?}");
+}
+
+/// Where entries are left, and of which backends.
+fn left(tables: &ModelTables) -> Vec<(Store, BackendRef)> {
+    let mut entries: Vec<_> =
+        tables.entries.borrow().iter().map(|((store, _), entry)| (*store, entry.backend)).collect();
+    entries.sort_by_key(|(store, _)| *store == Store::Flows);
+    entries
 }
 
 #[test]
