@@ -12,6 +12,8 @@ pub mod control;
 pub mod engine;
 /// Validated configuration, with every index given out.
 pub mod fleet;
+/// A flow as an operator names it, as a packet.
+pub mod flow;
 /// The register graph of varnishadm's `backend.list -p`.
 pub mod graph;
 /// Holding the last verdicts when a fault looks like this host's own.

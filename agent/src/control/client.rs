@@ -15,7 +15,8 @@ use super::polls::PollView;
 use super::protocol::{
     self, ErrorKind, ErrorReply, PROTOCOL, Reply, Request, RequestLine, ResponseLine,
 };
-use super::view::{Admin, BackendView, ServiceView, StatusView};
+use super::view::{Admin, BackendView, FlowView, ServiceView, StatusView};
+use crate::flow::FlowQuestion;
 use crate::guard::GuardView;
 
 /// Longest response that is read: some 200,000 backends.
@@ -134,6 +135,18 @@ impl Client {
     pub fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ClientError> {
         match self.ask(Request::ReleaseGuard { pool: pool.map(str::to_owned) })? {
             Reply::Released(pools) => Ok(pools),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// What would become of a flow's packet now.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses; no such packet can be made.
+    pub fn explain_flow(&self, question: FlowQuestion) -> Result<FlowView, ClientError> {
+        match self.ask(Request::ExplainFlow(question))? {
+            Reply::Flow(view) => Ok(*view),
             other => Err(ClientError::unexpected(&other)),
         }
     }
@@ -280,6 +293,7 @@ impl ClientError {
             Reply::Transitions { .. } => "transitions",
             Reply::Guards(_) => "guards",
             Reply::Released(_) => "released",
+            Reply::Flow(_) => "flow",
             Reply::Drops(_) => "drops",
             Reply::Polls(_) => "polls",
         };

@@ -4,7 +4,8 @@ use sickbay_core::command::Override;
 
 use super::drops::DropView;
 use super::pattern::Pattern;
-use super::view::{BackendView, ServiceView, StatusView};
+use super::view::{BackendView, FlowView, ServiceView, StatusView};
+use crate::flow::FlowQuestion;
 use crate::guard::GuardView;
 
 /// The agent as its control plane sees it.
@@ -37,6 +38,13 @@ pub trait Host: Send + Sync {
     ///
     /// [`ControlError::Failed`]: there is no such pool, or no guard.
     fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError>;
+
+    /// What would become of a flow's packet now.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Failed`]: no such packet can be made, or the kernel does not explain it.
+    fn explain_flow(&self, question: &FlowQuestion) -> Result<FlowView, ControlError>;
 
     /// The newest samples of dropped packets with a sequence above `after`, oldest first.
     fn drops(&self, after: u64) -> Vec<DropView>;

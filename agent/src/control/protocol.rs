@@ -14,8 +14,9 @@ use super::host::{ControlError, Host};
 use super::journal::{Journal, TransitionView};
 use super::pattern::Pattern;
 use super::polls::PollView;
-use super::view::{Admin, BackendView, ServiceView, StatusView};
+use super::view::{Admin, BackendView, FlowView, ServiceView, StatusView};
 use crate::engine::monotonic_now;
+use crate::flow::FlowQuestion;
 use crate::guard::GuardView;
 
 /// Version of this format. Fields may join it; what changes a meaning raises it.
@@ -66,6 +67,8 @@ pub enum Request {
         #[serde(default)]
         pool: Option<String>,
     },
+    /// What would become of a flow's packet now.
+    ExplainFlow(FlowQuestion),
     /// The newest samples of dropped packets.
     Drops {
         /// Those with a sequence above this.
@@ -116,6 +119,8 @@ pub enum Reply {
     Guards(Vec<GuardView>),
     /// To [`Request::ReleaseGuard`]: the pools that were held.
     Released(Vec<String>),
+    /// To [`Request::ExplainFlow`].
+    Flow(Box<FlowView>),
     /// To [`Request::Drops`], oldest first.
     Drops(Vec<DropView>),
     /// To [`Request::Polls`], oldest first.
@@ -219,6 +224,7 @@ fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply,
         }
         Request::Guards => Reply::Guards(host.guards()),
         Request::ReleaseGuard { pool } => Reply::Released(host.release_guard(pool.as_deref())?),
+        Request::ExplainFlow(question) => Reply::Flow(Box::new(host.explain_flow(&question)?)),
         Request::Drops { after } => Reply::Drops(host.drops(after)),
         Request::Transitions { after } => {
             Reply::Transitions { transitions: journal.since(after), dropped: journal.dropped() }

@@ -12,8 +12,11 @@ use sickbay_shared::abi;
 
 /// The kernel's counters, summed over CPUs.
 mod counters;
+/// What would become of a flow's packet.
+mod flow;
 
 pub use counters::{BackendCountersView, GlobalCountersView, ServiceCountersView};
+pub use flow::{FlowBackendView, FlowEntryView, FlowServiceView, FlowSlotView, FlowView};
 
 /// A backend: what is configured, what its probes say, what the kernel did with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

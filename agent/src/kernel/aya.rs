@@ -1,14 +1,20 @@
-//! Load, pin, link: the only file of the agent that names aya; its errors leave as one line.
+//! Load, pin, link: with its folder the only file of the agent that names aya; its errors leave as
+//! one line.
 //!
 //! Attaching is by bpf_link, which belongs to whoever holds or pins it. aya falls back from an XDP
 //! link to a netlink attach without a word (0.14, `Xdp::attach_to_if_index`); that is noticed
 //! here. TC has links from 6.6 on (TCX); below it, a filter on clsact.
 
+/// Samples of dropped packets.
+mod drops;
+/// The program that explains.
+mod explainer;
+
 use std::error::Error;
 use std::path::Path;
 
 use ::aya::maps::lpm_trie::{Key, LpmTrie};
-use ::aya::maps::{Array, HashMap, MapData, RingBuf};
+use ::aya::maps::{Array, HashMap, MapData};
 use ::aya::programs::links::{FdLink, PinnedLink};
 use ::aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
 use ::aya::programs::xdp::XdpLink;
@@ -17,10 +23,12 @@ use ::aya::programs::{
 };
 use ::aya::{Ebpf, EbpfLoader};
 use sickbay_shared::abi::{
-    self, AddressPrefixKey, DropRecord, Pool, PortPrefixKey, Service, ServiceKey, TC_PROGRAM,
-    XDP_PROGRAM,
+    self, AddressPrefixKey, Pool, PortPrefixKey, Service, ServiceKey, TC_PROGRAM, XDP_PROGRAM,
 };
 use sickbay_shared::pod::Pod;
+
+pub use self::drops::DropRing;
+pub use self::explainer::Explainer;
 
 use super::error::KernelError;
 use super::pins::Pins;
@@ -39,30 +47,6 @@ pub(super) enum LinkError {
     /// The kernel refused.
     #[error("{0}")]
     Refused(String),
-}
-
-/// Samples of dropped packets, as the kernel program puts them. They have one reader.
-pub struct DropRing {
-    ring: RingBuf<MapData>,
-}
-
-impl std::fmt::Debug for DropRing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DropRing").finish_non_exhaustive()
-    }
-}
-
-impl DropRing {
-    /// Takes the oldest sample; `None` = there is none now.
-    pub fn take(&mut self) -> Option<DropRecord> {
-        loop {
-            let item = self.ring.next()?;
-            // What is not a record of this layout is passed over: an object of a later version.
-            if let Some(record) = DropRecord::from_bytes(&item) {
-                return Some(record);
-            }
-        }
-    }
 }
 
 /// Programs and maps in the kernel.
@@ -150,8 +134,7 @@ impl Loaded {
     pub(super) fn take_drops(&mut self) -> Result<DropRing, KernelError> {
         let map = self.ebpf.take_map(abi::DROPS);
         let map = map.ok_or(KernelError::NotInObject { name: abi::DROPS })?;
-        let ring = RingBuf::try_from(map).map_err(|error| map_failed(abi::DROPS, &error))?;
-        Ok(DropRing { ring })
+        DropRing::new(map).map_err(|error| map_failed(abi::DROPS, &error))
     }
 
     pub(super) fn insert_pool(&mut self, index: u32, pool: &Pool) -> Result<(), KernelError> {
@@ -316,6 +299,11 @@ fn program_not_loaded(error: &ProgramError) -> KernelError {
         })
         .unwrap_or("no log");
     KernelError::Load { reason: format!("{io_error}; the verifier says: {last}") }
+}
+
+fn map_not_there(map: &'static str) -> KernelError {
+    let reason = "it is not pinned: no agent of this instance has started steering".to_owned();
+    KernelError::Map { map, reason }
 }
 
 fn map_failed(map: &'static str, error: &dyn Error) -> KernelError {

@@ -16,18 +16,21 @@ use crate::control::host::{ControlError, Host};
 use crate::control::journal::Journal;
 use crate::control::pattern::Pattern;
 use crate::control::view::{
-    Admin, AttachedView, BackendView, PercentilesView, ProbeState, ServiceView, ShardView,
-    StatusView,
+    Admin, AttachedView, BackendView, FlowView, PercentilesView, ProbeState, ServiceView,
+    ShardView, StatusView,
 };
 use crate::engine::monotonic_now;
 use crate::fleet::{Backend, Fleet, Service, shown_network};
+use crate::flow::FlowQuestion;
 use crate::graph;
 use crate::guard::{GuardView, Guards};
-use crate::kernel::{Attached, AttachedMode, Counters};
+use crate::kernel::{Attached, AttachedMode, Counters, Explainer};
 use crate::shard::{RequestError, ShardRequest, Shards};
 
 /// Dropped packets and held verdicts.
 mod evidence;
+/// What would become of a flow's packet.
+mod flow;
 
 /// What [`Host`] is answered from.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ pub(super) struct Answers {
     attached: RwLock<Vec<Attached>>,
     guards: Option<Arc<Guards>>,
     drops: Drops,
+    /// Loaded when it is first asked.
+    explainer: Mutex<Option<Explainer>>,
 }
 
 impl Answers {
@@ -68,6 +73,7 @@ impl Answers {
             attached: RwLock::new(Vec::new()),
             guards,
             drops: Drops::default(),
+            explainer: Mutex::new(None),
         }
     }
 
@@ -288,6 +294,10 @@ impl Host for Answers {
 
     fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError> {
         self.release(pool)
+    }
+
+    fn explain_flow(&self, question: &FlowQuestion) -> Result<FlowView, ControlError> {
+        self.explain(question)
     }
 
     fn drops(&self, after: u64) -> Vec<DropView> {

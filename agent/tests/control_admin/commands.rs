@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use sickbay::cli::backend::{self, BackendArgs};
 use sickbay::cli::drops::{self, DropsArgs};
+use sickbay::cli::explain::flow::{self, FlowArgs};
 use sickbay::cli::guard::{self, GuardArgs};
 use sickbay::cli::listing::Screen;
 use sickbay::cli::ready::{self, ReadyArgs};
@@ -219,4 +220,21 @@ fn drops_are_shown_of_one_service_and_up_to_a_count() {
     assert_eq!(ask(&["--follow", "-c", "2"]).lines().count(), 2);
     let json: serde_json::Value = serde_json::from_str(&ask(&["-o", "json"])).expect("JSON");
     assert_eq!(json[2]["sequence"], 3);
+}
+
+#[test]
+fn flow_is_asked_about_as_it_was_typed() {
+    let served = Served::new(Fake::new(), Options::default());
+    let ask = |words: &[&str]| {
+        let mut out = Vec::new();
+        flow::run_on(&typed::<FlowArgs>(&served, words), &mut out)?;
+        anyhow::Ok(String::from_utf8(out)?)
+    };
+    let text = ask(&["192.0.2.1:40000", "198.51.100.1:80", "tcp"]).expect("an answer");
+    assert_eq!(text, "Outcome    passed: port 80 was asked for\n");
+    let json = ask(&["192.0.2.1:40000", "198.51.100.1:80", "tcp", "-o", "json"]).expect("JSON");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["outcome"], "passed");
+    let error = ask(&["192.0.2.1", "198.51.100.1:80", "tcp"]).expect_err("no port").to_string();
+    assert_eq!(error, "192.0.2.1 has no port: write ADDRESS:PORT for tcp and udp");
 }

@@ -16,9 +16,10 @@ use sickbay::control::pattern::Pattern;
 use sickbay::control::protocol::{Reply, ResponseLine};
 use sickbay::control::server::{ControlServer, Options};
 use sickbay::control::view::{
-    Admin, AttachedView, BackendCountersView, BackendView, ProbeState, RuleView,
+    Admin, AttachedView, BackendCountersView, BackendView, FlowView, ProbeState, RuleView,
     ServiceCountersView, ServiceView, ShardView, StatusView,
 };
+use sickbay::flow::FlowQuestion;
 use sickbay::guard::GuardView;
 use sickbay_core::command::Override;
 use tempfile::TempDir;
@@ -128,6 +129,12 @@ impl Host for Fake {
             None | Some("web") => Ok(vec!["web".to_owned()]),
             Some(other) => Err(ControlError::Failed { what: format!("no pool {other:?}") }),
         }
+    }
+
+    fn explain_flow(&self, question: &FlowQuestion) -> Result<FlowView, ControlError> {
+        let because = format!("port {} was asked for", question.destination.port);
+        let outcome = "passed".to_owned();
+        Ok(FlowView { outcome, because, ..FlowView::default() })
     }
 
     fn drops(&self, after: u64) -> Vec<DropView> {

@@ -5,6 +5,8 @@
     reason = "a test fails by panicking; the lint spares only the #[test] functions themselves"
 )]
 
+/// Where a flow goes is told before it goes there.
+mod explain;
 /// Few or no healthy backends: backup, panic, stale, and what is told of it.
 mod few;
 /// TR7's table: the health result applies to services of every kind.
