@@ -63,7 +63,7 @@ impl ServiceKeys {
             keys.insert_exact(claim);
         }
         let mut networks: BTreeSet<IpNet> = BTreeSet::new();
-        networks.extend(ranked.iter().filter(|claim| !claim.is_exact()).map(|each| each.network()));
+        networks.extend(ranked.iter().filter(|claim| !claim.is_exact()).map(Claim::network));
         for network in networks {
             keys.insert_network(network, &ranked);
             if keys.are_too_many() {

@@ -10,7 +10,10 @@ use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, unshare};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, gettid};
 use sickbay::engine::{OutcomeKind, Sink};
-use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, Request, SocketOptions, Target};
+use sickbay::fleet::{
+    Backend, CloseMode, Fleet, Pool, Probe, Request, SocketOptions, Steering, Target,
+};
+use sickbay::service_keys::ServiceKeys;
 use sickbay::shard::{Shards, split};
 use sickbay_core::command::{Change, Report, Verdict};
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
@@ -203,10 +206,14 @@ fn fleet(farm: &Farm) -> Fleet {
             backends: 0..TARGETS as usize,
             first_word: 0,
             word_count: 256,
+            panic: None,
         }],
         backends: (0..TARGETS).map(backend).collect(),
         services: Vec::new(),
+        service_keys: ServiceKeys::default(),
         attachments: Vec::new(),
+        steering: Steering::default(),
+        guard: None,
     }
 }
 

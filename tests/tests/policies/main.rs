@@ -9,6 +9,8 @@
 mod explain;
 /// Few or no healthy backends: backup, panic, stale, and what is told of it.
 mod few;
+/// A fault of this host, and what it is not taken for.
+mod guard;
 /// TR7's table: the health result applies to services of every kind.
 mod kinds;
 /// Network, servers, agent.

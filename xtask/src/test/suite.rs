@@ -35,7 +35,7 @@ enum Members {
 }
 
 /// All suites, the quick ones first.
-pub(crate) const SUITES: [Suite; 6] = [
+pub(crate) const SUITES: [Suite; 7] = [
     Suite {
         name: "unit",
         what: "core, shared, agent, lab, xtask; no privilege",
@@ -65,6 +65,12 @@ pub(crate) const SUITES: [Suite; 6] = [
         what: "real servers die under load",
         budget: Duration::from_secs(300),
         members: Members::Named("end_to_end"),
+    },
+    Suite {
+        name: "policies",
+        what: "services of every kind; few healthy backends, or none",
+        budget: Duration::from_secs(300),
+        members: Members::Named("policies"),
     },
     Suite {
         name: "scale",
@@ -244,6 +250,7 @@ mod tests {
             "board",
             "attach",
             "end_to_end",
+            "policies",
             "bad_input",
             "scale",
             "conformance",
