@@ -39,6 +39,26 @@ fn sound_configuration_is_summed_up_and_exits_with_0() {
 }
 
 #[test]
+fn services_are_shown_as_they_will_be_steered() {
+    let services = "panic_threshold = \"30%\"\n[pool.q]\nprobe = \"p\"\n\
+                    backends = [\"192.0.2.2:80\"]\n\
+                    [service.a]\naddress = \"198.51.100.0/24\"\nport = [443, \"8000-8099\"]\n\
+                    protocol = \"any\"\npool = \"p\"\nbackup = \"q\"\n\
+                    [service.b]\naddress = \"198.51.100.1\"\nprotocol = \"gre\"\npool = \"q\"\n\
+                    all_sick = \"reset\"\n";
+    let (output, _) = check(&format!("{SOUND}{services}"), &[]);
+    let lines: Vec<&str> = text(&output.stdout).lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        [
+            "  service a: 198.51.100.0/24 ports 443,8000-8099 any to pool p, then q; observe; all \
+             sick: open, and from below 30 % until 40 %",
+            "  service b: 198.51.100.1 gre to pool q; observe; all sick: reset",
+        ]
+    );
+}
+
+#[test]
 fn mistakes_go_to_standard_error_one_line_each_and_exit_with_1() {
     let (output, path) = check(&SOUND.replace("url", "urk").replace("192.", "392."), &[]);
     assert_eq!(output.status.code(), Some(1));

@@ -104,8 +104,8 @@ fn narrower_terms_beside_wider_ones_are_no_mistake() {
     fleet(
         &[
             service("a", &format!("{vip}; port = 80")),
-            service("b", &format!("{vip}; port = 80; protocol = \"udp\"")),
-            service("c", &format!("{vip}; port = 80; protocol = \"any\"")),
+            service("b", &format!("{vip}; port = 81; protocol = \"udp\"")),
+            service("c", &format!("{vip}; port = [80, 81]; protocol = \"any\"")),
             service("d", &format!("{vip}; port = \"1-100\"")),
             service("e", &format!("{vip}; port = \"any\"")),
             service("f", &format!("{vip}; port = \"any\"; protocol = \"any\"")),
@@ -141,6 +141,40 @@ fn ports_and_protocols_that_say_nothing_are_refused() {
         ["service.s.backup: \"a\" is the service's pool itself"]
     );
     assert_eq!(of("port = 80; backup = \"c\""), ["service.s.backup: there is no pool \"c\""]);
+}
+
+#[test]
+fn service_that_no_packet_can_reach_is_refused() {
+    let vip = "address = \"198.51.100.1\"; port = ";
+    let text = [
+        service("a", &format!("{vip}\"80-81\"")),
+        service("b", &format!("{vip}80")),
+        service("c", &format!("{vip}81")),
+    ]
+    .concat();
+    assert_eq!(
+        errors(&text),
+        ["service.a: no packet reaches it: others have all of 198.51.100.1 ports 80-81 tcp"]
+    );
+    let services = fleet(&text.replace("80-81", "80-82")).services;
+    assert_eq!(services.len(), 3, "one port is enough");
+}
+
+#[test]
+fn more_port_prefixes_than_the_map_takes_are_refused() {
+    let mut text = String::new();
+    for port in 0..1100 {
+        let keys = format!("address = \"10.0.0.0/8\"; port = {}", 1000 + port * 2);
+        text.push_str(&service(&format!("p{port}"), &keys));
+    }
+    for network in 0..1000 {
+        let (high, low) = (network >> 8, network & 255);
+        let keys = format!("address = \"10.{high}.{low}.0/24\"; port = 1");
+        text.push_str(&service(&format!("n{network}"), &keys));
+    }
+    let errors = errors(&text);
+    assert_eq!(errors.len(), 1, "{:?}", errors.first());
+    assert!(errors[0].ends_with("come to more than 1048576 port prefixes"), "{}", errors[0]);
 }
 
 #[test]

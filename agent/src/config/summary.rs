@@ -10,7 +10,7 @@ use sickbay_core::bound::Pace;
 use sickbay_core::plan::Nanos;
 
 use super::time::{seconds, shown};
-use crate::fleet::{Fleet, Pool, Probe};
+use crate::fleet::{AllSick, Fleet, Pool, Probe, Service};
 use crate::kernel::Sizes;
 use crate::kernel::memory::map_bytes;
 use crate::kernel::syscall::possible_cpu_count;
@@ -32,12 +32,33 @@ pub struct Summary {
     pub probes_per_second_per_address_max: f64,
     /// Slots of all tables together.
     pub table_slots: u64,
+    /// What each service takes, and where its flows go.
+    pub steered: Vec<ServiceSummary>,
     /// Kernel memory that the maps take on this machine when they are full, in bytes.
     pub map_memory_bytes: u64,
     /// The CPUs it was reckoned for: counters are kept for each.
     pub cpus: u32,
     /// The figures of each probe that a pool uses.
     pub probes: Vec<ProbeSummary>,
+}
+
+/// A service, as it will be steered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServiceSummary {
+    /// Name.
+    pub name: String,
+    /// What it takes: `198.51.100.1 port 80 tcp`.
+    pub traffic: String,
+    /// `observe` or `dsr`.
+    pub mode: String,
+    /// Its pool.
+    pub pool: String,
+    /// Its backup pool.
+    pub backup: Option<String>,
+    /// `open`, `drop` or `reset`.
+    pub all_sick: String,
+    /// When its pool panics, in percent: below which share, and until which; `None` = never.
+    pub panic_percent: Option<(u8, u8)>,
 }
 
 /// The figures of one probe.
@@ -72,10 +93,43 @@ impl Summary {
                 rates.values().map(|load| load.rate).fold(0.0, f64::max),
             ),
             table_slots: u64::from(sizes.slots),
+            steered: fleet.services.iter().map(|each| ServiceSummary::of(fleet, each)).collect(),
             map_memory_bytes: map_bytes(&sizes, cpus),
             cpus,
             probes: used.map(|(_, probe)| ProbeSummary::of(probe)).collect(),
         }
+    }
+}
+
+impl ServiceSummary {
+    fn of(fleet: &Fleet, service: &Service) -> Self {
+        let pool = &fleet.pools[service.pool];
+        // Nobody else looks at it.
+        let panic = pool.panic.filter(|_| service.all_sick == AllSick::Open);
+        Self {
+            name: service.name.clone(),
+            traffic: service.traffic.to_string(),
+            mode: service.mode.word().to_owned(),
+            pool: pool.name.clone(),
+            backup: service.backup.map(|backup| fleet.pools[backup.pool].name.clone()),
+            all_sick: service.all_sick.word().to_owned(),
+            panic_percent: panic.map(|panic| (panic.below_percent, panic.end_percent)),
+        }
+    }
+}
+
+impl fmt::Display for ServiceSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, traffic, mode, pool, backup, all_sick, panic_percent } = self;
+        write!(f, "service {name}: {traffic} to pool {pool}")?;
+        if let Some(backup) = backup {
+            write!(f, ", then {backup}")?;
+        }
+        write!(f, "; {mode}; all sick: {all_sick}")?;
+        if let Some((below, end)) = panic_percent {
+            write!(f, ", and from below {below} % until {end} %")?;
+        }
+        Ok(())
     }
 }
 
