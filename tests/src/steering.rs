@@ -25,7 +25,8 @@ pub const WORDS: u32 = 64;
 /// Services that the tables of a test may have.
 pub const SERVICES: u32 = 16;
 const SLOTS: u32 = 4096;
-const FLOWS: u32 = 65_536;
+/// Entries that each map of them holds.
+pub const FLOWS: u32 = 65_536;
 /// Shards that the tables of a test may have.
 const SHARDS: u32 = 4;
 
@@ -221,6 +222,12 @@ impl Steering {
             all.extend(v6.into_iter().map(|(key, entry)| ((store, flow_v6(&key)), entry)));
         }
         all
+    }
+
+    /// When an embryonic entry was last put or stamped.
+    #[must_use]
+    pub fn embryonic_seen_ns(&self) -> u64 {
+        self.read_element(abi::EMBRYONIC_SEEN, 0)
     }
 
     /// The records of dropped packets that have come since this was last asked.

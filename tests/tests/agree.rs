@@ -204,6 +204,8 @@ fn run_batch(
     }
     assert_eq!(steering.counters(), counters, "{place}");
     assert_same_entries(&steering.entries(), &world.tables.entries.borrow(), place);
+    let (kernel, host) = (steering.embryonic_seen_ns(), world.tables.embryonic_seen_ns.get());
+    assert!(kernel.abs_diff(host) < SLACK_NS, "{place}: embryonic entries seen {kernel}, {host}");
 }
 
 fn runnable_frame(entrance: Entrance, world: &World, chance: &mut Chance) -> Vec<u8> {

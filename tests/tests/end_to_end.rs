@@ -165,10 +165,12 @@ fn assert_counters_agree(stage: &Stage, death: &Death) {
         affinity_miss: service.affinity_miss,
         entries_written: service.entries_written,
         kept_on_sick: service.kept_on_sick,
+        promoted: service.promoted,
         ..ServiceCounters::default()
     };
     assert_eq!(service, nothing, "no packet was dropped or refused");
     assert!(service.entries_written <= service.skipped);
+    assert!(0 < service.promoted && service.promoted <= service.entries_written);
     assert!(3 * opened < service.steered_packets, "SYN, ACK, request and RST at least");
 
     let victim = u32::try_from(VICTIM).unwrap();

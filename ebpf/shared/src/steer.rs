@@ -16,6 +16,7 @@ mod evidence;
 mod outcome;
 
 pub use self::affinity::{Found, recall};
+pub use self::evidence::record;
 pub use self::outcome::{Action, Dropped, Entry, Outcome, Path, Reason, Record, Steered};
 
 use self::affinity::{Change, Kept};

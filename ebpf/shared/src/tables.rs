@@ -7,8 +7,9 @@ use crate::abi::{
     Service, Slot,
 };
 use crate::budget::Purse;
-use crate::packet::Flow;
+use crate::packet::{FLOW_KEY_WORDS, Flow};
 use crate::select::{self, Choice};
+use crate::steer::record;
 use crate::{search, service};
 
 /// What the decision looks up. A number outside a table reads as nothing there (`None` or 0).
@@ -105,7 +106,7 @@ pub trait Tables: Sized {
 }
 
 /// What the decision leaves behind.
-pub trait Memory {
+pub trait Memory: Sized {
     /// Writes a flow's entry; whether it could.
     fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool;
     /// Stamps a flow's entry, which [`Tables::entry`] has just found.
@@ -118,6 +119,14 @@ pub trait Memory {
     fn spend(&self, purse: Purse, now_ns: u64) -> bool;
     /// Puts a record where samples of dropped packets are read; whether there was room.
     fn put_drop(&self, record: &DropRecord) -> bool;
+
+    /// [`record`](crate::steer::record), called so that it is checked apart, and that its record
+    /// does not stand on the stack of the decision. A number, as [`Record`](crate::steer::Record)
+    /// has it.
+    #[inline(always)]
+    fn record(&self, key: &[u32; FLOW_KEY_WORDS], what: u64, whom: u64, now_ns: u64) -> u32 {
+        record(self, key, what, whom, now_ns)
+    }
 }
 
 /// Where entries stand.

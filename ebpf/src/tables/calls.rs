@@ -1,10 +1,12 @@
 //! What the verifier checks apart: global functions, exported, so that their linkage says so, and
-//! of numbers only, which is all that the verifier takes for granted of them.
+//! of numbers, which is all that the verifier takes for granted of them.
 #![expect(unsafe_code, reason = "an exported name is a promise that no other has it")]
 
 use sickbay_shared::abi::BackendRef;
 use sickbay_shared::budget::Purse;
 use sickbay_shared::counters::{How, count_how};
+use sickbay_shared::packet::FLOW_KEY_WORDS;
+use sickbay_shared::steer::record;
 use sickbay_shared::tables::Bitmap;
 use sickbay_shared::{search, select, service};
 
@@ -37,6 +39,22 @@ pub(super) extern "C" fn sickbay_on_sick(
 #[inline(never)]
 pub(super) extern "C" fn sickbay_spend(purse: u32, now_ns: u64) -> u32 {
     u32::from(memory::spend(Purse::named(purse), now_ns))
+}
+
+/// Its first argument is memory of the caller's, which the verifier knows by its type.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_record(
+    key: *const [u32; FLOW_KEY_WORDS],
+    what: u64,
+    whom: u64,
+    now_ns: u64,
+) -> u32 {
+    // SAFETY: the caller's own, which lives until this returns; the verifier wants it not null.
+    match unsafe { key.as_ref() } {
+        Some(key) => record(&Maps, key, what, whom, now_ns),
+        None => 0,
+    }
 }
 
 #[unsafe(no_mangle)]

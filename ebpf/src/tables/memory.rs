@@ -6,7 +6,7 @@ use core::ptr::addr_of;
 use aya_ebpf::bindings::BPF_ANY;
 use sickbay_shared::abi::{DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6};
 use sickbay_shared::budget::{self, Purse};
-use sickbay_shared::packet::Flow;
+use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow};
 use sickbay_shared::tables::{Memory, Store};
 
 use super::{Maps, calls};
@@ -70,6 +70,11 @@ impl Memory for Maps {
         room.write(*record);
         room.submit(0);
         true
+    }
+
+    #[inline(always)]
+    fn record(&self, key: &[u32; FLOW_KEY_WORDS], what: u64, whom: u64, now_ns: u64) -> u32 {
+        calls::sickbay_record(key, what, whom, now_ns)
     }
 }
 

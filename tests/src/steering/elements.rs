@@ -73,6 +73,11 @@ impl Steering {
         }
     }
 
+    pub(super) fn read_element<T: Pod>(&self, name: &str, index: u32) -> T {
+        let map: Array<&MapData, Raw<T>> = typed(&self.ebpf, name);
+        map.get(&index, 0).expect("reading an element").0
+    }
+
     pub(super) fn put_hash<K, V>(&mut self, name: &str, entries: HashMap<K, V>)
     where
         K: Pod + Eq + std::hash::Hash,

@@ -6,7 +6,7 @@ use crate::abi::{
     DROP_NONE_TAKES_NEW_REFUSED, DROP_REPLY_OVER_BUDGET, DROP_UNRESOLVED, DropRecord,
 };
 use crate::budget::Purse;
-use crate::packet::Flow;
+use crate::packet::{FLOW_KEY_WORDS, Flow};
 use crate::tables::Memory;
 
 /// Puts a record of the packet, if it reached no backend, and notes in the outcome what came of it.
@@ -34,49 +34,78 @@ pub(super) fn sample<M: Memory>(
         }
         _ => return,
     };
-    if !memory.spend(Purse::DropRecords, now_ns) {
-        return;
-    }
-    let mut record = described(flow);
-    record.at_ns = now_ns;
-    record.reason = reason;
-    record.observe = u8::from(observe);
-    record.service = service;
-    record.backend = backend;
-    record.size_bytes = size_bytes;
-    let kept = if memory.put_drop(&record) { Record::Put } else { Record::Lost };
+    let what = What { reason, observe, protocol: flow.protocol, family: flow.family, service };
+    let whom = u64::from(backend.0) | u64::from(size_bytes) << 32;
+    let record = Record::named(memory.record(&flow.key, what.number(), whom, now_ns));
     match outcome {
-        Outcome::Dropped(dropped) => dropped.record = kept,
-        Outcome::Steered(steered) => steered.record = kept,
+        Outcome::Dropped(dropped) => dropped.record = record,
+        Outcome::Steered(steered) => steered.record = record,
         _ => {}
     }
 }
 
-/// A record of nothing but the flow.
+/// What a record says beside the flow's key, its backend and its size.
+struct What {
+    reason: u8,
+    observe: bool,
+    protocol: u8,
+    family: u8,
+    service: u32,
+}
+
+impl What {
+    #[inline(always)]
+    const fn number(&self) -> u64 {
+        let [a, b, c, d] = self.service.to_le_bytes();
+        let observe = self.observe as u8;
+        u64::from_le_bytes([self.reason, observe, self.protocol, self.family, a, b, c, d])
+    }
+
+    #[inline(always)]
+    const fn of_number(number: u64) -> Self {
+        let [reason, observe, protocol, family, a, b, c, d] = number.to_le_bytes();
+        let service = u32::from_le_bytes([a, b, c, d]);
+        Self { reason, observe: observe != 0, protocol, family, service }
+    }
+}
+
+/// Puts a record; see [`Memory::record`].
 #[inline(always)]
-fn described(flow: &Flow) -> DropRecord {
-    let [a, b, c, d, e, f, g, h, v6_ports, _] = flow.key;
-    let (source, destination, ports) = if flow.family == 4 {
+pub fn record<M: Memory>(
+    memory: &M,
+    key: &[u32; FLOW_KEY_WORDS],
+    what: u64,
+    whom: u64,
+    now_ns: u64,
+) -> u32 {
+    if !memory.spend(Purse::DropRecords, now_ns) {
+        return Record::NotTaken as u32;
+    }
+    let what = What::of_number(what);
+    let [a, b, c, d, e, f, g, h, v6_ports, _] = *key;
+    let (source, destination, ports) = if what.family == 4 {
         ([a, 0, 0, 0], [b, 0, 0, 0], c)
     } else {
         ([a, b, c, d], [e, f, g, h], v6_ports)
     };
     let [source_high, source_low, destination_high, destination_low] = ports.to_ne_bytes();
-    DropRecord {
-        at_ns: 0,
+    let record = DropRecord {
+        at_ns: now_ns,
         source: octets(source),
         destination: octets(destination),
         source_port: [source_high, source_low],
         destination_port: [destination_high, destination_low],
-        protocol: flow.protocol,
-        family: flow.family,
-        reason: 0,
-        observe: 0,
-        service: 0,
-        backend: BackendRef::NONE,
-        size_bytes: 0,
+        protocol: what.protocol,
+        family: what.family,
+        reason: what.reason,
+        observe: u8::from(what.observe),
+        service: what.service,
+        backend: BackendRef(whom as u32),
+        size_bytes: (whom >> 32) as u32,
         reserved: 0,
-    }
+    };
+    let kept = if memory.put_drop(&record) { Record::Put } else { Record::Lost };
+    kept as u32
 }
 
 #[inline(always)]

@@ -61,6 +61,7 @@ impl Reason {
 
 /// What came of the record of a packet that reached no backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Record {
     /// None was taken: the packet reached a backend, or the budget for records is spent.
     NotTaken,
@@ -68,6 +69,18 @@ pub enum Record {
     Put,
     /// It found no room.
     Lost,
+}
+
+impl Record {
+    /// The one of this number.
+    #[inline(always)]
+    pub(super) const fn named(number: u32) -> Self {
+        match number {
+            0 => Self::NotTaken,
+            1 => Self::Put,
+            _ => Self::Lost,
+        }
+    }
 }
 
 /// A packet's backend, and how it came to it.

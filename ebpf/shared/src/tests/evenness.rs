@@ -1,14 +1,18 @@
 //! Every living backend is found, and none more often than another.
 
+use std::collections::HashSet;
 use std::vec;
 use std::vec::Vec;
 
-use crate::abi::{BackendRef, Service, Slot};
+use sickbay_core::maglev::{self, Member};
+
+use crate::abi::{Backend, BackendRef, HASH_BY_FLOW, HASH_BY_SOURCE, Service, Slot};
 use crate::hash::remix;
 use crate::model::ModelTables;
-use crate::search::{kth_bit, kth_by_counts};
+use crate::packet::{Flow, PROTOCOL_TCP};
+use crate::search::{kth_bit, kth_by_counts, slot};
 use crate::select::choose;
-use crate::steer::Path;
+use crate::steer::{self, Path};
 use crate::tables::Bitmap;
 
 /// A pool of `count` backends whose table has ten slots of each, and its service.
@@ -62,6 +66,99 @@ fn half_of_a_pool_takes_the_load_of_the_other_half_evenly() {
         // 2,000 each; five standard deviations are 220.
         assert!((1_780..=2_220).contains(&shares[index]), "{index}: {}", shares[index]);
     }
+}
+
+/// A hundred backends in a Maglev table of 65,537 slots, half of them dead: design.md's measure.
+#[test]
+fn half_dead_the_living_carry_at_most_1_3_of_their_mean() {
+    let members: Vec<Member> =
+        (0..100).map(|member| Member { identity: remix(member, 7), weight: 1 }).collect();
+    let mut tables = ModelTables::new(2);
+    let pool = tables.add_pool(0, 2);
+    let backends: Vec<BackendRef> =
+        (0..100).map(|index| tables.add_backend(index, pool, 1)).collect();
+    let table = maglev::fill(&members, 1, 65_537);
+    tables.slots = table.iter().map(|at| Slot::settled(backends[*at as usize])).collect();
+    tables.services.push(Service { pool, slot_count: 65_537, ..Service::default() });
+    for seed in 0..5 {
+        // Fifty at random: those with the lowest draws.
+        let mut order: Vec<u32> = (0..100).collect();
+        order.sort_by_key(|index| remix(u64::from(*index), seed));
+        for (place, index) in (0..).zip(&order) {
+            tables.put_health(*index, 50 <= place);
+        }
+        let shares = share_by_hash(&tables, 500_000);
+        assert!(order[..50].iter().all(|dead| shares[*dead as usize] == 0));
+        let (least, most) = order[50..].iter().fold((u32::MAX, 0), |(least, most), index| {
+            let share = shares[*index as usize];
+            (least.min(share), most.max(share))
+        });
+        // 10,000 each on average.
+        assert!(most <= 13_000, "seed {seed}: {least} to {most}");
+        assert!(7_000 <= least, "seed {seed}: {least} to {most}");
+    }
+}
+
+/// How many of `flows` new flows each backend gets, each from the slot of its hash.
+fn share_by_hash(tables: &ModelTables, flows: u64) -> Vec<u32> {
+    let mut shares = vec![0; tables.backends.len()];
+    for flow in 0..flows {
+        let hash = remix(flow, 99);
+        let slot = slot(tables, 0, tables.services[0].slot_count, hash).expect("a slot");
+        let (backend, _) = choose(tables, 0, slot, hash, 0);
+        shares[backend.index() as usize] += 1;
+    }
+    shares
+}
+
+#[test]
+fn backup_pool_shares_the_flows_of_few_slots_evenly() {
+    let (mut tables, _) = pool_of(64);
+    // The backup pool is the same pool's other half; the slots of the first backend alone are
+    // diverted, whose hashes lie side by side.
+    let spare = tables.add_pool(1, 1);
+    tables.takes_new.push(0);
+    tables.serves_old.push(0);
+    tables.allowed.push(0);
+    tables.backends.resize(128, Backend::default());
+    let backup_slot_first = tables.slots.len() as u32;
+    for index in 64..74 {
+        let backend = tables.add_backend(index, spare, 1);
+        (0..10).for_each(|_| tables.slots.push(Slot::settled(backend)));
+    }
+    let service = &mut tables.services[0];
+    (service.backup_pool, service.backup_slot_count) = (spare, 100);
+    service.backup_slot_first = backup_slot_first;
+    (0..64).for_each(|index| tables.put_health(index, false));
+    let mut shares = vec![0; 128];
+    for flow in 0..10_000 {
+        // The first sixty-fourth of all hashes.
+        let hash = remix(flow, 1) >> 6;
+        let (backend, path) = choose(&tables, 0, tables.slots[0], hash, 0);
+        assert_eq!(path, Path::Backup);
+        shares[backend.index() as usize] += 1;
+    }
+    for share in &shares[64..74] {
+        // 1,000 each; five standard deviations are 150.
+        assert!((850..=1_150).contains(share), "{shares:?}");
+    }
+}
+
+#[test]
+fn hash_by_source_keeps_a_client_on_one_backend() {
+    let (tables, service) = pool_of(64);
+    let backends_of = |hash_by: u8| {
+        let service = Service { hash_by, ..service };
+        let backend_of = |port: u32| {
+            let flow = Flow::v4(0x0763_33c6, 0x0102_00c0, port, PROTOCOL_TCP);
+            let hash = steer::hash(&service, &flow);
+            let slot = slot(&tables, 0, service.slot_count, hash).expect("a slot");
+            choose(&tables, 0, slot, hash, 0).0.index()
+        };
+        (0..1_000).map(backend_of).collect::<HashSet<_>>().len()
+    };
+    assert_eq!(backends_of(HASH_BY_SOURCE), 1);
+    assert_eq!(backends_of(HASH_BY_FLOW), 64);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 //!
 //! The same histories are run over tables that lie: each takes one rule out, and each is found out.
 
-/// What happened, and what was promised to whom.
+/// What was promised to whom, and whether a packet keeps it.
+mod promises;
+/// What happens: health, membership, clients and time.
 mod world;
 
 use std::vec;

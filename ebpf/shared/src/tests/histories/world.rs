@@ -1,8 +1,4 @@
-//! What happened, and what was promised to whom.
-//!
-//! The promises know nothing of slots or entries: an established flow stays where it is while its
-//! backend lives, and as `on_sick` says when it does not; a new flow goes to somebody who takes new
-//! flows while there is one, unless panic, stale verdicts or fail-open let it go to another.
+//! What happens: health, membership, clients and time.
 
 use std::collections::HashMap;
 use std::format;
@@ -11,14 +7,13 @@ use std::string::String;
 use std::vec::Vec;
 
 use crate::abi::{
-    ALL_SICK_OPEN, BackendRef, MODE_DSR, ON_SICK_KEEP, ON_SICK_REHASH, POOL_NONE, POOL_PANICS,
-    STALE_OPEN, Service, ServiceKey, Slot,
+    BackendRef, MODE_DSR, ON_SICK_REHASH, POOL_NONE, POOL_PANICS, Service, ServiceKey, Slot,
 };
 use crate::limits::EMBRYONIC_LIFE_NS;
 use crate::model::frame::{ACK, FIN, Frame, SYN};
 use crate::model::{Bytes, Lie, ModelTables};
 use crate::packet::{PROTOCOL_TCP, PROTOCOL_UDP, parse};
-use crate::steer::{Dropped, Outcome, Path, Reason, Steered, decide};
+use crate::steer::{Outcome, Path, decide};
 use crate::tables::{Bitmap, Store};
 
 /// Backends of the pool, indices 0 and up.
@@ -30,9 +25,9 @@ pub(super) const BACKENDS: u32 = OWN + SPARE;
 pub(super) const CLIENTS: u16 = 16;
 /// Slots of the pool's table; the backup pool's has three.
 pub(super) const SLOTS: u32 = 7;
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 const UDP_IDLE_S: u64 = 30;
-const STALE_AFTER_S: u64 = 60;
+pub(super) const STALE_AFTER_S: u64 = 60;
 
 /// The rules of a history.
 #[derive(Clone, Debug)]
@@ -86,8 +81,8 @@ struct Promise {
 }
 
 pub(super) struct World {
-    tables: ModelTables,
-    policies: Policies,
+    pub(super) tables: ModelTables,
+    pub(super) policies: Policies,
     drained: [bool; BACKENDS as usize],
     healthy: [bool; BACKENDS as usize],
     retired: [bool; BACKENDS as usize],
@@ -193,7 +188,7 @@ impl World {
         }
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         self.tables.clock_ns.get()
     }
 
@@ -337,99 +332,6 @@ impl World {
 
     fn may_seem_new(&self, backend: BackendRef) -> bool {
         self.policies.on_sick_udp == ON_SICK_REHASH && !self.serves(backend)
-    }
-
-    /// An established flow's packet: to `backend`, while that lives.
-    fn judge_follow(
-        &self,
-        client: u16,
-        protocol: u8,
-        outcome: Outcome,
-        backend: BackendRef,
-    ) -> Result<Option<BackendRef>, String> {
-        let tcp = protocol == PROTOCOL_TCP;
-        let on_sick = if tcp { self.policies.on_sick_tcp } else { self.policies.on_sick_udp };
-        let may_leave = !self.serves(backend)
-            && on_sick != ON_SICK_KEEP
-            && !self.fails_open()
-            && !self.is_stale(backend);
-        match outcome {
-            Outcome::Steered(steered) if steered.backend == backend => Ok(Some(backend)),
-            Outcome::Steered(Steered { backend: other, path: Path::Moved, .. })
-                if may_leave && on_sick == ON_SICK_REHASH && self.takes_new(other) =>
-            {
-                Ok(Some(other))
-            }
-            Outcome::Dropped(Dropped { reason: Reason::BackendSick, .. })
-                if may_leave && on_sick != ON_SICK_REHASH =>
-            {
-                Ok(None)
-            }
-            other => Err(format!("flow of {client} on {backend:?}: {other:?}")),
-        }
-    }
-
-    /// The first packet of a flow, or of one that cannot be told from a new one.
-    fn judge_open(
-        &self,
-        client: u16,
-        protocol: u8,
-        outcome: Outcome,
-    ) -> Result<Option<BackendRef>, String> {
-        let follows_slot = protocol == PROTOCOL_UDP && self.policies.on_sick_udp == ON_SICK_REHASH;
-        match outcome {
-            Outcome::Steered(steered) => {
-                let backend = steered.backend;
-                let opened = self.allowed(backend) && (self.fails_open() || self.is_stale(backend));
-                // Where no UDP flow is entered that follows its slot, none is known to be new.
-                if self.takes_new(backend) || opened || (follows_slot && self.serves(backend)) {
-                    Ok(Some(backend))
-                } else {
-                    Err(format!("new flow of {client}: {outcome:?}"))
-                }
-            }
-            Outcome::Dropped(Dropped { reason, .. })
-                if reason != Reason::BrokenTable && !self.somebody_takes_new() =>
-            {
-                Ok(None)
-            }
-            other => Err(format!("new flow of {client}: {other:?}")),
-        }
-    }
-
-    fn takes_new(&self, backend: BackendRef) -> bool {
-        self.tables.has_bit(Bitmap::TakesNew, backend.index())
-    }
-
-    fn serves(&self, backend: BackendRef) -> bool {
-        self.tables.has_bit(Bitmap::ServesOld, backend.index())
-    }
-
-    fn allowed(&self, backend: BackendRef) -> bool {
-        self.tables.has_bit(Bitmap::Allowed, backend.index())
-    }
-
-    /// The verdict against a backend is stale, and acquits it.
-    fn is_stale(&self, backend: BackendRef) -> bool {
-        let age_ns = self.now_ns() - self.tables.heartbeats_ns[0];
-        self.policies.stale == STALE_OPEN
-            && STALE_AFTER_S * SECOND_NS <= age_ns
-            && self.allowed(backend)
-    }
-
-    /// Backends of a pool that take new flows; 0 also when they are too few.
-    fn supply(&self, pool: u32) -> u32 {
-        let bits = self.tables.takes_new[pool as usize].count_ones();
-        let panics = self.tables.pool_counts[pool as usize] & POOL_PANICS != 0;
-        if panics && self.policies.all_sick == ALL_SICK_OPEN { 0 } else { bits }
-    }
-
-    fn somebody_takes_new(&self) -> bool {
-        self.supply(0) != 0 || (self.policies.has_backup && self.supply(1) != 0)
-    }
-
-    fn fails_open(&self) -> bool {
-        self.policies.all_sick == ALL_SICK_OPEN && !self.somebody_takes_new()
     }
 
     fn send(&self, client: u16, protocol: u8, flags: u8) -> Outcome {
