@@ -38,6 +38,8 @@ mod answers;
 mod layout;
 /// What the main thread looks at several times a second.
 mod lookout;
+/// Whether a service would take the answers to this host's own probes.
+mod own_traffic;
 
 /// Between two looks at verdicts, shards and signals.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -63,6 +65,7 @@ pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
     let descriptors = shard_count as u64 * 8 + OTHER_DESCRIPTORS;
     host::require(&host::Needs { pin_directory: Some(fleet.pin_directory.clone()), descriptors })?;
     crate::engine::probe_features()?;
+    own_traffic::check(&fleet)?;
     // After the host's privileges, whose lack is told better than a directory's refusal.
     let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
     let fleet = Arc::new(fleet);

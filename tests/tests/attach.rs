@@ -160,7 +160,7 @@ fn detach_leaves_nothing_and_says_what_it_removed() {
     let texts: Vec<_> = removed.iter().map(ToString::to_string).collect();
     assert_eq!(texts[0], format!("detached program {id} from one (xdp)"));
     assert!(texts[1].starts_with("detached program ") && texts[1].ends_with("from two (tcx)"));
-    assert_eq!(texts[2], "unpinned 17 maps");
+    assert_eq!(texts[2], "unpinned 26 maps");
     assert_eq!(texts[3], format!("removed {}", host.pins("main").display()));
     assert_eq!(mode_in_force("one"), None);
     assert_eq!(host.pinned(), [""; 0]);

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::board::coarse_now_ns;
 use crate::control::journal::{Journal, Transition, Why};
 use crate::control::view::{ProbeState, RuleView};
 use crate::engine::monotonic_now;
@@ -45,7 +46,9 @@ impl Lookout {
 
     /// Looks once.
     pub(super) fn look(&mut self, fleet: &Fleet, answers: &Answers, journal: &Journal) {
-        self.alarms.look(fleet, answers.board());
+        for alarm in self.alarms.look(fleet, answers.board(), coarse_now_ns()) {
+            alarm.log();
+        }
         for _ in 0..DROPS_PER_LOOK_MAX {
             let Some(record) = self.drops.take() else { break };
             answers.keep_drop(&record);

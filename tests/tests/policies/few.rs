@@ -4,7 +4,7 @@ use sickbay_lab::agent::Agent;
 use sickbay_lab::clock::wait_until;
 use sickbay_lab::configuration::Program;
 
-use super::stage::{PATIENCE, PORT_FIRST, Town, counters, wait_for_healthy};
+use super::stage::{PATIENCE, PORT_FIRST, Town, configuration_of, counters, wait_for_healthy};
 
 const SERVICE: &str = "address = \"198.51.100.1\"\nport = 80";
 
@@ -51,6 +51,24 @@ fn backup_pool_takes_new_flows_when_the_pool_has_none_and_ready_says_so() {
 }
 
 #[test]
+fn ready_is_answered_by_the_pinned_maps_when_the_agent_is_dead() {
+    let mut town = Town::new(2);
+    let mut agent = town.agent(Program::Xdp, &[("web", "", 0..2)], SERVICE);
+    town.kill(0);
+    wait_for_healthy(&agent, 1);
+    let instance = agent.pin_directory().file_name().unwrap().to_string_lossy().into_owned();
+    agent.crash().unwrap();
+    assert_eq!(agent.ask(&["ready", "web"]).unwrap().status.code(), Some(4));
+    let file = configuration_of(&instance).to_string_lossy().into_owned();
+    let output = agent.ask(&["ready", "web", "-c", &file]).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let words = "web: ready: 1 of 2 backends of pool web takes new flows (no agent runs: the last";
+    assert!(text.starts_with(words), "{text}");
+    assert_eq!(agent.ask(&["ready", "x", "-c", &file]).unwrap().status.code(), Some(1));
+}
+
+#[test]
 fn drops_tell_who_was_turned_away_and_why() {
     let mut town = Town::new(1);
     let keys = format!("{SERVICE}\nall_sick = \"drop\"");
@@ -71,6 +89,33 @@ fn drops_tell_who_was_turned_away_and_why() {
     assert!(first["backend"].is_null() && first["observe"] == false);
     let told = drops.as_array().unwrap().len() as u64;
     assert_eq!(told, counters(&agent).all_sick_dropped, "each of so few is a sample");
+}
+
+#[test]
+fn flows_of_one_client_go_to_one_backend_with_hash_by_source() {
+    let mut town = Town::new(3);
+    let agent =
+        town.agent(Program::Xdp, &[("web", "", 0..3)], &format!("{SERVICE}\nhash = \"source\""));
+    let answers = town.ask_tcp(30);
+    assert_eq!((answers.by.len(), answers.failed), (1, 0), "{answers:?}");
+    let first = answers.by.keys().next().unwrap().clone();
+    let place = town.network.backends.iter().position(|machine| machine.name == first).unwrap();
+    town.kill(place);
+    wait_for_healthy(&agent, 2);
+    let answers = town.ask_tcp(30);
+    assert_eq!((answers.by.len(), answers.failed), (1, 0), "{answers:?}");
+    assert_eq!(answers.of(&first), 0);
+}
+
+#[test]
+fn service_that_would_take_the_answers_to_probes_is_refused_before_it_is_attached() {
+    let town = Town::new(1);
+    let keys = "address = \"192.0.2.0/24\"\nport = \"any\"";
+    let error = town.try_agent(Program::Xdp, &[("web", "", 0..1)], keys).unwrap_err();
+    let text = format!("{error:#}");
+    let words = "service web (192.0.2.0/24 any port tcp) takes the answers to this host's own \
+                 probes, which come from 192.0.2.20";
+    assert!(text.contains(words), "{text}");
 }
 
 #[test]

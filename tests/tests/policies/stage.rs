@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -71,6 +72,16 @@ impl Town {
         pools: &[(&str, &str, std::ops::Range<usize>)],
         service: &str,
     ) -> Agent {
+        self.try_agent(program, pools, service).unwrap()
+    }
+
+    /// The same, when it may refuse.
+    pub(crate) fn try_agent(
+        &self,
+        program: Program,
+        pools: &[(&str, &str, std::ops::Range<usize>)],
+        service: &str,
+    ) -> anyhow::Result<Agent> {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let instance = format!("policy-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let mut text = format!(
@@ -94,7 +105,8 @@ impl Town {
             }
             text.push_str("]\n");
         }
-        Agent::start(&self.network.host.namespace, &instance, &text).unwrap()
+        std::fs::write(configuration_of(&instance), &text).unwrap();
+        Agent::start(&self.network.host.namespace, &instance, &text)
     }
 
     /// Source ports that were not asked from before: what an entry remembers of another round must
@@ -140,6 +152,11 @@ impl Town {
             answers
         })
     }
+}
+
+/// Where the configuration of an instance stands.
+pub(crate) fn configuration_of(instance: &str) -> PathBuf {
+    private::scratch().join(format!("{instance}.toml"))
 }
 
 fn serve(machine: &Machine) -> Nginx {
