@@ -27,7 +27,8 @@ pub enum ServiceCommand {
 /// Arguments of `sickbay service list`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Columns:
-  Healthy    backends that take new flows / all of the pool
+  Healthy    backends that take new flows / all of the pool, + the same of its backup pool;
+             panics: so few that new flows are given to all
   New flows  flows given a backend; in mode `observe`: that would have been
   Skipped    of these, flows whose first choice was sick
   All sick   flows that came when no backend took any (given one all the same, or dropped)
@@ -88,7 +89,7 @@ fn table(views: &[ServiceView]) -> Table {
             view.protocol.as_str().into(),
             view.mode.as_str().into(),
             view.pool.as_str().into(),
-            healthy(view.healthy, view.total),
+            healthy(view),
             attached_text(&view.attached).into(),
         ];
         if steered {
@@ -115,13 +116,22 @@ fn address_text(view: &ServiceView) -> String {
     }
 }
 
-fn healthy(healthy: u32, total: u32) -> Cell {
+/// `7/8`; `0/8 +2/2` with a backup pool; `1/8 panics`.
+fn healthy(view: &ServiceView) -> Cell {
+    let ServiceView { healthy, total, backup_healthy, backup_total, .. } = *view;
     let tint = match healthy {
         0 => Tint::Bad,
         some if some < total => Tint::Odd,
         _ => Tint::Good,
     };
-    Cell::tinted(&format!("{healthy}/{total}"), tint)
+    let mut text = format!("{healthy}/{total}");
+    if view.backup.is_some() {
+        text.push_str(&format!(" +{backup_healthy}/{backup_total}"));
+    }
+    if view.panics {
+        text.push_str(" panics");
+    }
+    Cell::tinted(&text, tint)
 }
 
 /// `eth0 xdp/native, eth1 tc/tcx`, or `no`.
@@ -171,6 +181,15 @@ Service  Address            Proto  Mode  Pool   Healthy  Attached
 web      [2001:db8::80]:80  tcp    dsr   nginx      7/8  no
 "
         );
+    }
+
+    #[test]
+    fn backup_and_panic_stand_beside_the_healthy() {
+        let backup = Some("sorry".to_owned());
+        let view =
+            ServiceView { backup, backup_healthy: 2, backup_total: 2, panics: true, ..web() };
+        let text = table(&[view]).render(Screen::default());
+        assert!(text.contains("  7/8 +2/2 panics  no\n"), "{text}");
     }
 
     #[test]
