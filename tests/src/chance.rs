@@ -75,7 +75,8 @@ impl World {
             tables.add_pool(pool * pool_words, pool_words);
             members.push(add_backends(&mut tables, chance, pool, pool_words * 64));
         }
-        tables.heartbeats_ns = [0, 200, 0].map(|age_s| now_ns - age_s * SECOND_NS).to_vec();
+        tables.heartbeats_ns =
+            [0, 200, 0].map(|age_s| now_ns.saturating_sub(age_s * SECOND_NS)).to_vec();
         for pool in 0..pools {
             tables.put_panic(pool, chance.happens(15));
         }

@@ -3,6 +3,8 @@
 /// Elements and entries, read and written one by one.
 mod elements;
 
+pub use self::elements::sum;
+
 use std::collections::HashMap;
 use std::env;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The object through libbpf, the loader that is not aya: it opens, loads, and decides a packet.
+//! The object through libbpf, the loader that is not aya: it opens, loads, and decides packets.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test panic as the test does")]
 
 use std::path::PathBuf;
 
@@ -7,6 +8,7 @@ use sickbay_shared::abi::{self, GlobalCounters, ServiceCounters};
 use sickbay_shared::model::ModelTables;
 use sickbay_shared::model::fixtures::{self, Fate};
 use sickbay_shared::pod::Pod;
+use sickbay_tests::steering::sum;
 
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
@@ -102,7 +104,8 @@ fn fixtures_meet_their_fate_under_libbpf() {
         assert_eq!(ran_program.return_value, action, "{}", fixture.description);
         let mut expected = before;
         for (index, counters) in &fixture.services {
-            add(&mut expected[*index as usize], counters);
+            let service = &mut expected[*index as usize];
+            *service = sum([*service, *counters].iter());
         }
         assert_eq!(service_counters(&object), expected, "{}", fixture.description);
         ran += 1;
@@ -173,20 +176,8 @@ fn service_counters(object: &Object) -> Vec<ServiceCounters> {
     let of_service = |index: u32| {
         let map = map(object, abi::SERVICE_COUNTERS);
         let values = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
-        let mut sum = ServiceCounters::default();
-        for value in values {
-            add(&mut sum, &ServiceCounters::from_bytes(&value).unwrap());
-        }
-        sum
+        let of_cpu = |value: &Vec<u8>| ServiceCounters::from_bytes(value).unwrap();
+        sum(values.iter().map(of_cpu).collect::<Vec<_>>().iter())
     };
     (0..8).map(of_service).collect()
-}
-
-/// Counters are structs of u64 alone.
-fn add(sum: &mut ServiceCounters, more: &ServiceCounters) {
-    let words = |counters: &ServiceCounters| -> Vec<u64> {
-        counters.as_bytes().chunks_exact(8).map(|bytes| u64::from_bytes(bytes).unwrap()).collect()
-    };
-    let added = words(sum).into_iter().zip(words(more)).flat_map(|(a, b)| (a + b).to_ne_bytes());
-    *sum = ServiceCounters::from_bytes(&added.collect::<Vec<u8>>()).unwrap();
 }

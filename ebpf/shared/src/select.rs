@@ -90,9 +90,9 @@ pub fn divert<T: Tables>(
     if is_acquitted(tables, service, current, now_ns) {
         return Choice::new(current, Path::StaleOpen);
     }
-    let Some(pool) = tables.pool(service.pool) else {
+    if tables.pool(service.pool).is_none() {
         return Choice::BROKEN;
-    };
+    }
     let own = tables.pool_count(service.pool);
     if supplies(service, own) {
         let table = (service.slot_first, service.slot_count);
@@ -105,10 +105,15 @@ pub fn divert<T: Tables>(
     if choice != Choice::NONE || service.all_sick != ALL_SICK_OPEN {
         return choice;
     }
-    let path = if own as u32 == 0 { Path::Open } else { Path::PanicOpen };
+    // Looked up again, this and the pool: the stack of so many calls has no room to keep them.
+    let panics = tables.pool_count(service.pool) as u32 != 0;
+    let path = if panics { Path::PanicOpen } else { Path::Open };
     if bit(tables, Bitmap::Allowed, current) {
         return Choice::new(current, path);
     }
+    let Some(pool) = tables.pool(service.pool) else {
+        return Choice::BROKEN;
+    };
     let draw = remix(hash, SEARCH_TURN);
     let found = tables.any_by_scan(Bitmap::Allowed, pool.first_word, pool.word_count, draw);
     if found == NOT_FOUND { Choice::NONE } else { Choice::new(reference(tables, found), path) }

@@ -141,7 +141,11 @@ where
 }
 
 /// The sum of counters, which are structs of u64 alone.
-fn sum<'a, T: Pod>(all: impl Iterator<Item = &'a T>) -> T {
+///
+/// # Panics
+///
+/// When they are not.
+pub fn sum<'a, T: Pod>(all: impl Iterator<Item = &'a T>) -> T {
     let mut words = vec![0_u64; size_of::<T>() / 8];
     for counters in all {
         for (word, bytes) in words.iter_mut().zip(counters.as_bytes().chunks_exact(8)) {

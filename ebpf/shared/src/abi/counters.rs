@@ -10,8 +10,9 @@ pub struct ServiceCounters {
     pub steered_packets: u64,
     /// Their bytes, link layer included.
     pub steered_bytes: u64,
-    /// New flows given a backend. TCP: SYNs. UDP: packets for which a backend was chosen, their
-    /// slot's being sick; a UDP flow that follows its slot is never seen to begin.
+    /// New flows given a backend. TCP: SYNs. UDP: packets for which a backend was chosen; where
+    /// `on_sick` is rehash, only those whose slot's was sick, for a UDP flow that follows its slot
+    /// is not seen to begin.
     pub new_flows: u64,
     /// New flows whose slot's backend does not take new flows, so another was looked for.
     pub skipped: u64,
@@ -28,7 +29,7 @@ pub struct ServiceCounters {
     pub affinity_miss: u64,
     /// Entries written.
     pub entries_written: u64,
-    /// Entries that could not be written.
+    /// Entries that could not be written, most often because the budget for them was spent.
     pub entries_refused: u64,
     /// Packets dropped because the backend's next hop is not known.
     pub unresolved: u64,
