@@ -48,6 +48,8 @@ Examples:
   sickbay run -c sickbay.toml                    Probe, decide, steer (as root)
   sickbay backend list -p                        Verdicts and the last 64 results of each
   sickbay watch --format varnishlog              Every probe, as varnishlog shows Backend_health
+  sickbay explain flow 192.0.2.7:4711 198.51.100.1:80 tcp
+                                                 Where would it go, and why?
   sickbay detach                                 Take everything out of the kernel
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage; `ready` has more of its own.
