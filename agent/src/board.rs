@@ -2,13 +2,15 @@
 //!
 //! A verdict reaches the kernel as one atomic or/and on a word of map memory: no system call, no
 //! rebuild. Each bit, each target record and each heartbeat has one owning shard, the only one that
-//! writes it; the counts are shared, and kept by atomic adds. Readers (the kernel program, other
+//! writes it; the counts are shared, and kept by atomic adds and compare-exchanges. Readers (the kernel program, other
 //! threads, other processes that open the pinned maps) read at any time.
 
 /// Memory that the agent, the kernel program and readers share.
 mod memory;
 /// Opening a board: from pinned maps, or in memory of its own.
 mod open;
+/// How many of each pool take new flows, and whether that is too few.
+mod pools;
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -20,6 +22,9 @@ use sickbay_shared::limits::{GROUP_WORDS, WORD_BACKENDS};
 use thiserror::Error;
 
 pub use self::memory::Mapped;
+pub use self::pools::PanicCounts;
+
+use self::pools::Panics;
 
 /// Reads of one target record before [`Board::read_target`] gives up: a writer needs some 20 ns
 /// for a record, so that many collisions in a row mean that it died while writing.
@@ -66,6 +71,7 @@ pub struct Board {
     allowed: Mapped<u64>,
     group_counts: Mapped<u32>,
     pool_counts: Mapped<u64>,
+    panics: Panics,
     slots: Mapped<Slot>,
     backends: Mapped<Backend>,
     targets: Mapped<TargetRecord>,
@@ -84,16 +90,14 @@ impl Board {
             return false;
         }
         let group = self.group_counts.number(group_of(backend)).expect("a group for each word");
-        let total = self.pool_counts.word(pool).expect("the pool is on the board");
         // The bit comes first: a reader that trusts a count too small or too large by one takes
         // the last bit it saw.
         if takes {
             group.fetch_add(1, Ordering::Release);
-            total.fetch_add(1, Ordering::Release);
         } else {
             group.fetch_sub(1, Ordering::Release);
-            total.fetch_sub(1, Ordering::Release);
         }
+        self.count_in_pool(pool, takes);
         true
     }
 
@@ -131,13 +135,6 @@ impl Board {
     #[must_use]
     pub fn allowed(&self, backend: u32) -> bool {
         bit(&self.allowed, backend)
-    }
-
-    /// Backends of pool `pool` that take new flows; 0 past the end.
-    #[must_use]
-    pub fn pool_count(&self, pool: u32) -> u64 {
-        let count = self.pool_counts.word(pool);
-        count.map_or(0, |count| count.load(Ordering::Acquire) & u64::from(u32::MAX))
     }
 
     /// Backends of the group that bitmap word `word` lies in that take new flows; 0 past the end.

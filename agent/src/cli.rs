@@ -2,7 +2,7 @@
 //!
 //! One file per subcommand, named after it; each has its arguments and a `run`. Answers go to
 //! standard output, everything else to standard error, one line per mistake. Exit codes: 0 done,
-//! 1 refused or failed, 2 wrong usage.
+//! 1 refused or failed, 2 wrong usage; `ready` has two more.
 
 /// `sickbay backend`: list backends, set their health.
 pub mod backend;
@@ -10,12 +10,18 @@ pub mod backend;
 pub mod check;
 /// `sickbay detach`: take everything of an instance out of the kernel.
 pub mod detach;
+/// `sickbay drops`: samples of dropped packets, and why.
+pub mod drops;
 /// `sickbay explain`: how many seconds, and by which probes.
 pub mod explain;
+/// `sickbay guard`: pools whose last verdicts are held.
+pub mod guard;
 /// What the listing subcommands share: which agent is asked, how its answer is written.
 pub mod listing;
 /// `sickbay probe`: probe from the command line, without root.
 pub mod probe;
+/// `sickbay ready`: whether a service's new flows have somewhere healthy to go.
+pub mod ready;
 /// `sickbay run`: its arguments and the configuration they name.
 pub mod run;
 /// `sickbay service`: list services and their counters.
@@ -42,9 +48,11 @@ Examples:
   sickbay run -c sickbay.toml                    Probe, decide, steer (as root)
   sickbay backend list -p                        Verdicts and the last 64 results of each
   sickbay watch --format varnishlog              Every probe, as varnishlog shows Backend_health
+  sickbay explain flow 192.0.2.7:4711 198.51.100.1:80 tcp
+                                                 Where would it go, and why?
   sickbay detach                                 Take everything out of the kernel
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage; `ready` has more of its own.
 Logs go to standard error; SICKBAY_LOG sets the level (such as debug, or sickbay::engine=trace),
 SICKBAY_LOG_FORMAT=json makes them one JSON object per line.";
 
@@ -81,6 +89,12 @@ pub enum Command {
     Watch(watch::WatchArgs),
     /// List services and what the kernel did with their packets
     Service(service::ServiceArgs),
+    /// Show samples of dropped packets, and why they were
+    Drops(drops::DropsArgs),
+    /// List the pools whose last verdicts are held, or release them
+    Guard(guard::GuardArgs),
+    /// Say by the exit status whether a service's new flows have somewhere healthy to go
+    Ready(ready::ReadyArgs),
     /// Take everything of an instance out of the kernel, with or without its agent
     Detach(detach::DetachArgs),
 }
@@ -99,6 +113,9 @@ pub fn main() -> ExitCode {
         Command::Backend(arguments) => backend::run(arguments),
         Command::Watch(arguments) => watch::run(arguments),
         Command::Service(arguments) => service::run(arguments),
+        Command::Drops(arguments) => drops::run(arguments),
+        Command::Guard(arguments) => guard::run(arguments),
+        Command::Ready(arguments) => ready::run(arguments),
         Command::Detach(arguments) => detach::run(arguments),
     };
     done.unwrap_or_else(|error| {

@@ -8,11 +8,13 @@
 mod agent;
 mod assembly;
 mod backend_list;
+mod claims;
 mod endpoint;
 mod example;
 mod judging;
 mod lines;
 mod name;
+mod percent;
 mod pools;
 mod probes;
 mod problem;
@@ -22,9 +24,11 @@ mod services;
 pub mod settings;
 mod shape;
 mod source;
+mod steering;
 mod summary;
 mod tables;
 mod time;
+mod traffic;
 mod traps;
 mod vcl_backends;
 
@@ -44,7 +48,8 @@ use self::pools::DraftPool;
 use self::problem::Report;
 use self::services::DraftService;
 use self::settings::Settings;
-use crate::fleet::{Fleet, Probe, Service};
+use self::tables::Tables;
+use crate::fleet::{BackupTable, Fleet, Probe, Service};
 
 /// Bytes of a configuration file: 65,536 backends of 250 bytes each fit. It is held as a tree of some
 /// hundred times its size.
@@ -139,6 +144,8 @@ fn validate(
     let services = services::validate(settings, report);
     services::check_pools(settings, &services, &drafts, report);
     let attachments = services::validate_attachments(settings, report);
+    let steering = steering::validate(settings, report);
+    let guard = steering::validate_guard(settings, report);
     if drafts.is_empty() && !report.has_errors() {
         report.error(
             &[],
@@ -151,6 +158,7 @@ fn validate(
     }
     let tables = tables::place(settings, &services, &drafts, report);
     let services = steer(settings, &agent, services, &tables);
+    let service_keys = claims::resolve(&services, report);
     let names: Vec<&str> = settings.pool.keys().map(String::as_str).collect();
     let assembled = assembly::assemble(&names, drafts, &probes, report);
     if report.has_errors() {
@@ -168,7 +176,10 @@ fn validate(
         pools: assembled.pools,
         backends: assembled.backends,
         services,
+        service_keys,
         attachments,
+        steering,
+        guard,
     })
 }
 
@@ -201,23 +212,28 @@ fn steer(
     settings: &Settings,
     agent: &Agent,
     drafts: Vec<DraftService>,
-    tables: &[(u32, u32)],
+    tables: &[Tables],
 ) -> Vec<Service> {
     let named = settings.service.iter().zip(drafts).zip(tables);
     named
-        .map(|(((name, written), draft), (slot_first, slot_count))| Service {
+        .map(|(((name, written), draft), tables)| Service {
             name: name.clone(),
-            address: draft.address,
-            port: draft.port,
-            protocol: written.protocol,
+            traffic: draft.traffic.expect("a draft without errors has its traffic"),
             pool: draft.pool,
+            backup: draft.backup.zip(tables.backup).map(|(pool, (slot_first, slot_count))| {
+                BackupTable { pool, slot_first, slot_count }
+            }),
             mode: written.mode,
+            hash: written.hash,
             all_sick: written.all_sick,
-            on_sick: written.on_sick,
+            on_sick_tcp: written.on_sick_tcp,
+            on_sick_udp: written.on_sick_udp,
+            stale: written.stale,
+            stale_after_ns: draft.stale_after_ns,
             udp_idle_ns: draft.udp_idle_ns,
             seed: agent.seed,
-            slot_first: *slot_first,
-            slot_count: *slot_count,
+            slot_first: tables.own.0,
+            slot_count: tables.own.1,
         })
         .collect()
 }

@@ -8,6 +8,8 @@
 pub mod claim;
 /// The admin socket's client, blocking.
 pub mod client;
+/// Samples of dropped packets.
+pub mod drops;
 /// What the control plane asks of the agent.
 pub mod host;
 /// Verdict transitions: from the shards to the log and to whoever asks.

@@ -9,6 +9,18 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
+use sickbay_shared::limits;
+
+use crate::kernel::Sizes;
+use crate::service_keys::ServiceKeys;
+
+/// Services and their policies.
+mod service;
+/// Which packets a service takes.
+mod traffic;
+
+pub use self::service::{AllSick, BackupTable, HashBy, Mode, OnSick, Service, Stale};
+pub use self::traffic::{PortRange, Ports, Protocol, Traffic, shown_network};
 
 use crate::address::Address;
 
@@ -37,8 +49,52 @@ pub struct Fleet {
     pub backends: Vec<Backend>,
     /// Services.
     pub services: Vec<Service>,
+    /// What finds them.
+    pub service_keys: ServiceKeys,
     /// Interfaces to attach to.
     pub attachments: Vec<Attachment>,
+    /// What the kernel program may spend.
+    pub steering: Steering,
+    /// When verdicts that condemn many at once are held; `None` = never.
+    pub guard: Option<Guard>,
+}
+
+/// What the kernel program may spend, per CPU and second, and the room it has for flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    /// Entries of flows that do not follow their slot, per address family.
+    pub flow_entries: u32,
+    /// Entries it may write for SYNs; 0 = none.
+    pub syn_entries_per_second: u32,
+    /// Entries it may write for flows past their SYN, and for fragments; 0 = none.
+    pub flow_entries_per_second: u32,
+    /// Answers (RST, ICMP) it may send in a backend's name; 0 = none.
+    pub answers_per_second: u32,
+    /// Dropped packets it may tell of; 0 = none.
+    pub drop_samples_per_second: u32,
+}
+
+impl Default for Steering {
+    fn default() -> Self {
+        Self {
+            flow_entries: Sizes::FLOWS_DEFAULT,
+            syn_entries_per_second: limits::EMBRYONIC_INSERTS_PER_SECOND,
+            flow_entries_per_second: limits::FLOW_INSERTS_PER_SECOND,
+            answers_per_second: limits::REPLIES_PER_SECOND,
+            drop_samples_per_second: limits::DROP_RECORDS_PER_SECOND,
+        }
+    }
+}
+
+/// When verdicts that condemn many of a pool at once are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// When more than so many of a hundred backends of a pool turn sick, 1 ..= 100 …
+    pub share_percent: u8,
+    /// … within this time, and something points to this host …
+    pub within_ns: Nanos,
+    /// … their verdicts are held for this long at most.
+    pub hold_ns: Nanos,
 }
 
 /// How to probe, with the bytes that are sent.
@@ -156,6 +212,17 @@ pub struct Pool {
     pub first_word: u32,
     /// Bitmap words reserved, a power of two.
     pub word_count: u32,
+    /// When too few of it take new flows; `None` = only when none does.
+    pub panic: Option<Panic>,
+}
+
+/// When so few of a pool take new flows that a service with `all_sick = open` rather uses all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panic {
+    /// It begins when less than so many of a hundred take new flows, 1 ..= 100.
+    pub below_percent: u8,
+    /// It ends when at least so many do, `below_percent` ..= 100.
+    pub end_percent: u8,
 }
 
 /// A member of a pool.
@@ -183,77 +250,6 @@ pub struct Judged {
     pub target: usize,
     /// Index into [`Fleet::probes`].
     pub probe: usize,
-}
-
-/// A service (VIP): what traffic is steered, to which pool, by which rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
-    /// Name in the configuration.
-    pub name: String,
-    /// The VIP.
-    pub address: IpAddr,
-    /// Destination port.
-    pub port: u16,
-    /// TCP or UDP.
-    pub protocol: Protocol,
-    /// Index into [`Fleet::pools`].
-    pub pool: usize,
-    /// What is done with its packets.
-    pub mode: Mode,
-    /// What new flows get when no backend takes any.
-    pub all_sick: AllSick,
-    /// What becomes of established flows of a sick backend.
-    pub on_sick: OnSick,
-    /// UDP entries idle for longer are void.
-    pub udp_idle_ns: Nanos,
-    /// Seed of table and flow hash; two hosts with one configuration agree.
-    pub seed: u64,
-    /// First slot of its table.
-    pub slot_first: u32,
-    /// Slots of its table, a prime.
-    pub slot_count: u32,
-}
-
-/// Transport protocol of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// TCP, IP protocol 6.
-    #[default]
-    Tcp,
-    /// UDP, IP protocol 17.
-    Udp,
-}
-
-/// What is done with a service's packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Count what would be done; pass everything.
-    #[default]
-    Observe,
-    /// Direct server return over L2.
-    Dsr,
-}
-
-/// What new flows get when no backend of the pool takes any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AllSick {
-    /// A backend all the same, from those that are allowed.
-    #[default]
-    Open,
-    /// Nothing: the packet is dropped.
-    Drop,
-}
-
-/// What becomes of established flows whose backend turns sick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum OnSick {
-    /// They go on until they close.
-    #[default]
-    Keep,
 }
 
 /// An interface to attach to.

@@ -13,7 +13,7 @@
 
 /// Attaching to interfaces, new or in the place of what an agent before this one left.
 mod attach;
-/// The only file that names aya: load, pin, link.
+/// What alone names aya: load, pin, link, samples, explaining.
 mod aya;
 /// Counters, summed over the CPUs.
 mod counters;
@@ -23,6 +23,8 @@ mod datapath;
 mod detach;
 /// What can go wrong, with the remedy.
 mod error;
+/// How much kernel memory the maps take.
+pub mod memory;
 /// The pin directory: made, locked, undone.
 mod pins;
 /// How much room each map has.
@@ -31,6 +33,7 @@ mod sizes;
 pub mod syscall;
 
 pub use self::attach::{Attached, AttachedMode};
+pub use self::aya::{DropRing, Explainer};
 pub use self::counters::Counters;
 pub use self::datapath::{Datapath, Flows, TcHook};
 pub use self::detach::{Removed, detach};

@@ -14,12 +14,18 @@ pub mod control;
 pub mod engine;
 /// Validated configuration, with every index given out.
 pub mod fleet;
+/// A flow as an operator names it, as a packet.
+pub mod flow;
 /// The register graph of varnishadm's `backend.list -p`.
 pub mod graph;
+/// Holding the last verdicts when a fault looks like this host's own.
+pub mod guard;
 /// What this host must have: checked at start, refused by name, with the remedy.
 pub mod host;
 /// The kernel side: load the programs, pin the maps, attach, detach, read the counters.
 pub mod kernel;
+/// This host's links and gateways: told when one is lost.
+pub mod links;
 /// Who belongs to a pool, and what follows for the tables of its services.
 pub mod membership;
 /// Next hops: by which MAC and interface each backend is reached, kept fresh.
@@ -30,6 +36,8 @@ pub mod netlink;
 pub mod publish;
 /// `sickbay run`: the order in which the parts start and stop.
 pub mod run;
+/// From services to the keys that the kernel looks them up by.
+pub mod service_keys;
 /// Targets over cores: one pinned thread, one engine and one plan each.
 pub mod shard;
 /// Varnish's configuration language, as far as probing goes.

@@ -69,6 +69,8 @@ pub struct Interface {
     pub mac: Option<[u8; 6]>,
     /// Whether it is set up.
     pub up: bool,
+    /// Whether it can carry packets: set up, and with a carrier.
+    pub running: bool,
     /// The XDP program it runs.
     pub xdp: Option<XdpInForce>,
 }

@@ -3,6 +3,9 @@
 //! In: [`Change`]s, [`Report`]s, ticks. Out: verdict bits, target records, heartbeats, and
 //! transitions for the journal. The bit comes first: everything else can wait for it.
 
+/// What is told of verdicts that the guard holds.
+mod guarded;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -21,7 +24,10 @@ use crate::control::view::ProbeState;
 use crate::engine::{Sink, monotonic_now};
 use crate::fleet::Fleet;
 use crate::graph;
+use crate::guard::Guards;
 use crate::shard::ShardPlan;
+
+use self::guarded::Guarded;
 
 /// One shard's way to the board. It writes the bits of its own backends and the records of its own
 /// targets, and nobody else does.
@@ -34,6 +40,7 @@ pub struct Publisher {
     /// Of the backends that have several judges.
     benches: HashMap<u32, Bench>,
     subjects: Box<[Subject]>,
+    guarded: Option<Guarded>,
     /// Transitions that wait for the report of the probe that caused them, for its text.
     waiting: Vec<(TargetIndex, Transition)>,
 }
@@ -87,7 +94,9 @@ impl Publisher {
         fleet: &Fleet,
         shard: u32,
         plan: &ShardPlan,
+        guards: Option<Arc<Guards>>,
     ) -> Self {
+        let guarded = guards.map(Guarded::new);
         let mut leaders: HashMap<usize, u32> = HashMap::with_capacity(plan.judges.len());
         let mut benches: HashMap<u32, Bench> = HashMap::new();
         for (judge, backend) in (0..).zip(&plan.judges) {
@@ -128,7 +137,14 @@ impl Publisher {
         for (judge, seat) in (0..).zip(&seats) {
             subjects[seat.target.0 as usize].judge.get_or_insert(judge);
         }
-        Self { board, journal, shard, seats, benches, subjects, waiting: Vec::new() }
+        Self { board, journal, shard, seats, benches, subjects, guarded, waiting: Vec::new() }
+    }
+
+    /// Tells the kernel what flows a backend may have.
+    fn put_bits(&self, backend: u32, pool: u32, verdict: Verdict) {
+        self.board.set_takes_new(backend, pool, verdict == Verdict::Healthy);
+        // While it is warming it takes nothing new; what it has is not taken from it.
+        self.board.set_serves_old(backend, verdict != Verdict::Sick);
     }
 
     /// Writes a target's record.
@@ -140,7 +156,7 @@ impl Publisher {
 }
 
 impl Sink for Publisher {
-    fn on_change(&mut self, prober: &Prober, change: &Change, _: Nanos) {
+    fn on_change(&mut self, prober: &Prober, change: &Change, now: Nanos) {
         let seat = &self.seats[change.judge.0 as usize];
         let (verdict, before) = match self.benches.get_mut(&seat.leader) {
             None => (change.verdict, change.before),
@@ -150,11 +166,15 @@ impl Sink for Publisher {
                 (verdict, std::mem::replace(&mut bench.said, verdict))
             }
         };
-        let takes_new = verdict == Verdict::Healthy;
-        // While it is warming it takes nothing new; what it has is not taken from it.
-        let serves_old = verdict != Verdict::Sick;
-        self.board.set_takes_new(seat.backend, seat.pool, takes_new);
-        self.board.set_serves_old(seat.backend, serves_old);
+        let told = match &mut self.guarded {
+            None => verdict,
+            Some(guarded) => {
+                let backend = (seat.backend, seat.pool, JudgeIndex(seat.leader));
+                let why = (change.cause, prober.history(seat.target).outcome);
+                guarded.told(backend, (before, verdict), why, now)
+            }
+        };
+        self.put_bits(seat.backend, seat.pool, told);
         // The stamp is read after the store: a SYN that leaves later meets the new bit.
         let stored_ns = monotonic_now();
         let subject = &mut self.subjects[seat.target.0 as usize];
@@ -187,6 +207,9 @@ impl Sink for Publisher {
     }
 
     fn on_report(&mut self, prober: &Prober, report: &Report, now: Nanos) {
+        if let Some(guarded) = &self.guarded {
+            guarded.on_outcome(report.outcome, now);
+        }
         self.write(prober, report.target);
         self.hand_over(prober, report, now);
         let Subject { timeout_ns, compat, .. } = self.subjects[report.target.0 as usize];
@@ -196,8 +219,13 @@ impl Sink for Publisher {
         }
     }
 
-    fn on_tick(&mut self, _: &Prober, _: Nanos) {
+    fn on_tick(&mut self, prober: &Prober, _: Nanos) {
         self.board.beat(self.shard);
+        let changes = self.guarded.as_mut().map(|guarded| guarded.changes(prober));
+        for (fall, healthy) in changes.into_iter().flatten() {
+            let told = if healthy { Verdict::Healthy } else { Verdict::Sick };
+            self.put_bits(fall.backend, fall.pool, told);
+        }
     }
 }
 
@@ -285,7 +313,8 @@ mod tests {
             let sizes = Sizes { backends: WORD_BACKENDS, ..Sizes::default() };
             let board = Arc::new(Board::in_memory(&sizes).unwrap());
             let journal = Arc::new(Journal::default());
-            let publisher = Publisher::new(Arc::clone(&board), journal, &fleet, 0, &plan);
+            let guards = Guards::new(&fleet).map(Arc::new);
+            let publisher = Publisher::new(Arc::clone(&board), journal, &fleet, 0, &plan, guards);
             Self { board, publisher, sim: Sim::new(&plan.plan, 1, SECOND_NS), now: SECOND_NS }
         }
 

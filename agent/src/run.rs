@@ -19,18 +19,27 @@ use crate::control::claim::Claim;
 use crate::control::journal::Journal;
 use crate::control::server::{ControlServer, Options as ControlOptions};
 use crate::fleet::Fleet;
+use crate::guard::Guards;
 use crate::host;
-use crate::kernel::{self, Attached, Datapath, Flows};
+use crate::kernel::{self, Attached, Datapath, Flows, Sizes};
 use crate::neighbours::Neighbours;
 use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
 
 use answers::Answers;
+use lookout::Lookout;
+
+/// What an operator is to be told at once.
+mod alarms;
 
 /// What the control plane is told of the running agent.
 mod answers;
 /// From the fleet to the kernel's maps.
 mod layout;
+/// What the main thread looks at several times a second.
+mod lookout;
+/// Whether a service would take the answers to this host's own probes.
+mod own_traffic;
 /// Backends without a probe.
 mod unprobed;
 
@@ -58,6 +67,7 @@ pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
     let descriptors = shard_count as u64 * 8 + OTHER_DESCRIPTORS;
     host::require(&host::Needs { pin_directory: Some(fleet.pin_directory.clone()), descriptors })?;
     crate::engine::probe_features()?;
+    own_traffic::check(&fleet)?;
     // After the host's privileges, whose lack is told better than a directory's refusal.
     let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
     let fleet = Arc::new(fleet);
@@ -81,6 +91,8 @@ struct Agent {
     fleet: Arc<Fleet>,
     datapath: Option<Datapath>,
     answers: Arc<Answers>,
+    journal: Arc<Journal>,
+    lookout: Lookout,
     neighbours: Option<Neighbours>,
     control: ControlServer,
     attached: bool,
@@ -94,7 +106,7 @@ impl Agent {
         let generation = Board::open(&fleet.pin_directory)
             .and_then(|board| board.checked_header())
             .map_or(1, |header| header.generation + 1);
-        let sizes = layout::sizes(&fleet, shards);
+        let sizes = Sizes::of(&fleet, shards);
         let mut datapath =
             Datapath::load(kernel::object()?, &sizes, &fleet.pin_directory, Flows::Fresh)?;
         datapath.check(&fleet.attachments)?;
@@ -109,6 +121,7 @@ impl Agent {
             Arc::clone(&journal),
             datapath.counters()?,
         ));
+        let lookout = Lookout::new(&fleet, &answers, datapath.take_drops()?)?;
         let neighbours = start_neighbours(&fleet, &board)?;
         let control = ControlServer::start(
             claim,
@@ -116,14 +129,26 @@ impl Agent {
             Arc::clone(&journal),
             ControlOptions::default(),
         )?;
-        answers.set_shards(start_shards(&fleet, &board, &journal, plans)?);
-        Ok(Self { fleet, datapath: Some(datapath), answers, neighbours, control, attached: false })
+        let guards = answers.guards();
+        answers.set_shards(start_shards(&fleet, &board, &journal, guards, plans)?);
+        let datapath = Some(datapath);
+        Ok(Self {
+            fleet,
+            datapath,
+            answers,
+            journal,
+            lookout,
+            neighbours,
+            control,
+            attached: false,
+        })
     }
 
     /// Attaches when the verdicts are there, then waits for a signal.
     fn serve(&mut self, signals: &Signals) -> anyhow::Result<()> {
         let limit = Instant::now() + Duration::from_nanos(self.fleet.start_timeout_ns);
         loop {
+            self.lookout.look(&self.fleet, &self.answers, &self.journal);
             if !self.attached && self.may_attach(limit) {
                 self.attach()?;
             }
@@ -156,6 +181,8 @@ impl Agent {
 
     fn attach(&mut self) -> anyhow::Result<()> {
         let datapath = self.datapath.as_mut().expect("the datapath is there until stop");
+        // Not before: a pool whose backends have no verdict yet is not one that fell.
+        layout::lay_out_panics(&self.fleet, self.answers.board());
         let attached = datapath.attach(&self.fleet.attachments)?;
         self.attached = true;
         for program in &attached {
@@ -193,12 +220,15 @@ fn start_shards(
     fleet: &Arc<Fleet>,
     board: &Arc<Board>,
     journal: &Arc<Journal>,
+    guards: Option<&Arc<Guards>>,
     plans: Vec<ShardPlan>,
 ) -> anyhow::Result<Shards> {
     let (fleet, board, journal) = (Arc::clone(fleet), Arc::clone(board), Arc::clone(journal));
+    let guards = guards.cloned();
     let shards = Shards::start(plans, move |shard, plan| {
         let shard = u32::try_from(shard).expect("at most 256 shards");
-        Publisher::new(Arc::clone(&board), Arc::clone(&journal), &fleet, shard, plan)
+        let (board, journal) = (Arc::clone(&board), Arc::clone(&journal));
+        Publisher::new(board, journal, &fleet, shard, plan, guards.clone())
     })?;
     Ok(shards)
 }
@@ -209,6 +239,9 @@ fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<
     let mut serves = vec![false; fleet.pools.len()];
     for service in &fleet.services {
         serves[service.pool] = true;
+        if let Some(backup) = service.backup {
+            serves[backup.pool] = true;
+        }
     }
     let backends: Vec<_> = fleet
         .backends

@@ -31,7 +31,31 @@ fn sound_configuration_is_summed_up_and_exits_with_0() {
     assert_eq!(text(&output.stderr), "");
     // 8/3 at 5 s and 2 s: six failures, 6 * 5 + 2 seconds.
     let expected = "0 services, 1 pool, 1 backend, 1 target; 0.2 probes/s; p sick within 32 s";
-    assert_eq!(text(&output.stdout), format!("{}: {expected}\n", path.display()));
+    let stdout = text(&output.stdout);
+    let rest = stdout.strip_prefix(&format!("{}: {expected}; maps of ", path.display()));
+    // Of entries alone there are 262,144 times 96 + 120 bytes.
+    let megabytes = rest.and_then(|rest| rest.split_once(" MB for ")).expect(stdout).0;
+    assert!((57..100).contains(&megabytes.parse::<u32>().expect(stdout)), "{stdout}");
+}
+
+#[test]
+fn services_are_shown_as_they_will_be_steered() {
+    let services = "panic_threshold = \"30%\"\n[pool.q]\nprobe = \"p\"\n\
+                    backends = [\"192.0.2.2:80\"]\n\
+                    [service.a]\naddress = \"198.51.100.0/24\"\nport = [443, \"8000-8099\"]\n\
+                    protocol = \"any\"\npool = \"p\"\nbackup = \"q\"\n\
+                    [service.b]\naddress = \"198.51.100.1\"\nprotocol = \"gre\"\npool = \"q\"\n\
+                    all_sick = \"reset\"\n";
+    let (output, _) = check(&format!("{SOUND}{services}"), &[]);
+    let lines: Vec<&str> = text(&output.stdout).lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        [
+            "  service a: 198.51.100.0/24 ports 443,8000-8099 any to pool p, then q; observe; all \
+             sick: open, and from below 30 % until 40 %",
+            "  service b: 198.51.100.1 gre to pool q; observe; all sick: reset",
+        ]
+    );
 }
 
 #[test]

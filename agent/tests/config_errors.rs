@@ -134,9 +134,10 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
             "web.toml:2:8: probe.web.type: \"htp\" is not a choice; write \"http\" or \"tcp\"",
         ),
         (
-            "the one policy there is",
-            with("port = 80", "port = 80\non_sick = \"reset\""),
-            "web.toml:11:11: service.web.on_sick: \"reset\" is not a choice; write \"keep\"",
+            "a policy that is none",
+            with("port = 80", "port = 80\non_sick_tcp = \"drop\""),
+            "web.toml:11:15: service.web.on_sick_tcp: \"drop\" is not a choice; write \"keep\" or \
+             \"rehash\" or \"reset\"",
         ),
         (
             "url on a tcp probe",
@@ -291,7 +292,7 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
             "VIP with a port",
             with("\"198.51.100.1\"", "\"198.51.100.1:80\""),
             "web.toml:9:11: service.web.address: \"198.51.100.1:80\" is not an IP address; write \
-             an IP address without a port",
+             an IP address without a port, or a prefix of them",
         ),
         (
             "port out of range",

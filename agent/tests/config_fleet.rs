@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use sickbay::config::{Configuration, Overrides, parse};
-use sickbay::fleet::{AllSick, CloseMode, Judged, Mode, Program, Protocol, XdpMode};
+use sickbay::fleet::{
+    AllSick, BackupTable, CloseMode, HashBy, Judged, Mode, OnSick, Program, Stale, XdpMode,
+};
 use sickbay_core::content::Content;
 use sickbay_core::plan::{Compat, OnUnknown, ProbeKind, Rule};
 use sickbay_core::statuses::Statuses;
@@ -130,7 +132,11 @@ protocol = "udp"
 pool = "dns"
 mode = "dsr"
 all_sick = "drop"
-on_sick = "keep"
+on_sick_udp = "reset"
+hash = "source"
+backup = "web"
+stale = "open"
+stale_after = "5s"
 udp_idle = "5s"
 table_size = 2003
 
@@ -154,9 +160,13 @@ xdp_mode = "native"
     assert_eq!(deep.spec.kind, ProbeKind::Http { expected, head: true, content: Content::ANY });
     assert_eq!((deep.close, deep.on_unknown), (CloseMode::Fin, OnUnknown::Sick));
     let service = &fleet.services[0];
-    assert_eq!(service.address.to_string(), "2001:db8::1");
-    assert_eq!((service.port, service.protocol), (53, Protocol::Udp));
+    assert_eq!(service.traffic.to_string(), "2001:db8::1 port 53 udp");
     assert_eq!((service.mode, service.all_sick), (Mode::Dsr, AllSick::Drop));
+    assert_eq!((service.on_sick_tcp, service.on_sick_udp), (OnSick::Keep, OnSick::Reset));
+    assert_eq!(service.hash, HashBy::Source);
+    assert_eq!((service.stale, service.stale_after_ns), (Stale::Open, 5_000_000_000));
+    let backup = BackupTable { pool: 1, slot_first: 2003, slot_count: 1021 };
+    assert_eq!(service.backup, Some(backup));
     assert_eq!((service.udp_idle_ns, service.seed), (5_000_000_000, 42));
     assert_eq!((service.slot_first, service.slot_count), (0, 2003));
     let backend = &fleet.backends[0];

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use sickbay::engine::{EngineError, Sink};
-use sickbay::fleet::{Backend, CloseMode, Fleet, Judged, Pool, Probe, SocketOptions, Target};
+use sickbay::fleet::{
+    Backend, CloseMode, Fleet, Judged, Pool, Probe, SocketOptions, Steering, Target,
+};
+use sickbay::service_keys::ServiceKeys;
 use sickbay::shard::{RequestError, ShardRequest, Shards, split};
 use sickbay_core::command::{Change, Override, Report, Verdict};
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
@@ -63,6 +66,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
         backends,
         first_word: index as u32,
         word_count: 1,
+        panic: None,
     };
     let target = |(index, probe): (usize, usize)| Target {
         identity: index as u128,
@@ -83,7 +87,10 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
         pools: ranges.into_iter().enumerate().map(pool).collect(),
         backends,
         services: Vec::new(),
+        service_keys: ServiceKeys::default(),
         attachments: Vec::new(),
+        steering: Steering::default(),
+        guard: None,
     }
 }
 

@@ -2,21 +2,23 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test panic as the test does")]
 
 use std::net::IpAddr;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use aya::maps::{Array, Map, MapData, PerCpuArray, PerCpuValues};
 use sickbay::board::{Board, BoardError, NextHop};
+use sickbay::kernel::memory::{map_bytes, one_map_bytes};
 use sickbay::kernel::syscall::{look_up, pinned, possible_cpu_count};
 use sickbay::kernel::{Counters, Datapath, Flows, Sizes, object};
 use sickbay::neighbours::{Neighbours, Unresolved};
 use sickbay_shared::abi::{
-    Backend, BackendCounters, BackendRef, GlobalCounters, Header, Pool, Service, ServiceCounters,
-    ServiceKey, Slot, TargetRecord,
+    ADDRESS_PREFIXES, Backend, BackendCounters, BackendRef, GlobalCounters, Header, PORT_PREFIXES,
+    Pool, Service, ServiceCounters, ServiceKey, Slot, TargetRecord,
 };
 use sickbay_shared::pod::Pod;
 use sickbay_tests::datapath::{Neighbour, PrivateHost, ip, small_sizes, wait_until};
+use sickbay_tests::figures::show;
 
 /// Reads `map[key]` by system call.
 fn read<T: Pod>(host: &PrivateHost, map: &str, key: &[u8]) -> T {
@@ -212,6 +214,43 @@ fn the_counters_of_65536_backends_are_read_at_once() {
     assert_eq!(all.len(), 65_536);
     assert_eq!(all[65_535].new_flows, u64::from(possible_cpu_count().unwrap()));
     assert!(all[..65_535].iter().all(|counters| *counters == BackendCounters::default()));
+}
+
+/// What the kernel itself says that a map takes, in bytes.
+fn memlock(host: &PrivateHost, map: &str) -> u64 {
+    let map = pinned(&host.pins("main").join("maps").join(map)).unwrap();
+    let path = format!("/proc/self/fdinfo/{}", map.as_raw_fd());
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("memlock:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+#[test]
+fn maps_take_the_memory_that_check_tells() {
+    let host = PrivateHost::new();
+    let object = object().unwrap();
+    let sizes = Sizes {
+        backends: 65_536,
+        targets: 65_536,
+        slots: 1 << 20,
+        services: 64,
+        flows: Sizes::FLOWS_DEFAULT,
+        ..small_sizes()
+    };
+    let _datapath = Datapath::load(object, &sizes, &host.pins("main"), Flows::Fresh).unwrap();
+    let cpus = possible_cpu_count().unwrap();
+    let mut total = 0;
+    for (name, entries) in sizes.maps() {
+        let (told, taken) = (one_map_bytes(name, entries, cpus), memlock(&host, name));
+        total += taken;
+        // The tries are told as full, and are empty here. Each map has a head of its own.
+        let full = ![ADDRESS_PREFIXES, PORT_PREFIXES].contains(&name);
+        let near = taken.abs_diff(told) <= 8192 + told / 100;
+        assert!(near || !full, "{name}: {taken} bytes are taken, {told} were told");
+    }
+    let told = map_bytes(&sizes, cpus);
+    assert!(total.abs_diff(told) <= told / 50, "{total} bytes are taken, {told} were told");
+    show(&format!("maps for 65,536 backends: the kernel says {total} bytes, `check` {told}"));
 }
 
 #[test]

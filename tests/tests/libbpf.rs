@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-//! The object through libbpf, the loader that is not aya: it opens, loads, and decides a packet.
-=======
 //! The object through libbpf, the loader that is not aya: it opens, loads, and decides packets.
->>>>>>> c-steer
 #![expect(clippy::unwrap_used, reason = "the helpers of a test panic as the test does")]
 
 use std::path::PathBuf;

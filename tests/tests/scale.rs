@@ -13,8 +13,9 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, gettid};
 use sickbay::engine::{Counters, OutcomeKind, Sink};
 use sickbay::fleet::{
-    Backend, CloseMode, Fleet, Judged, Pool, Probe, Request, SocketOptions, Target,
+    Backend, CloseMode, Fleet, Judged, Pool, Probe, Request, SocketOptions, Steering, Target,
 };
+use sickbay::service_keys::ServiceKeys;
 use sickbay::shard::{ShardPlan, Shards, split};
 use sickbay_core::command::{Change, LocalFault, Outcome, Report, Verdict};
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule, TargetIndex};
@@ -384,10 +385,14 @@ fn fleet(addresses: &[SocketAddr]) -> Fleet {
             backends: 0..TARGETS as usize,
             first_word: 0,
             word_count: 256,
+            panic: None,
         }],
         backends: (0..TARGETS).map(backend).collect(),
         services: Vec::new(),
+        service_keys: ServiceKeys::default(),
         attachments: Vec::new(),
+        steering: Steering::default(),
+        guard: None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use sickbay_shared::abi;
 use sickbay_shared::pod::Pod;
 
+use super::pools::Panics;
 use super::{Board, BoardError, Mapped};
 use crate::kernel::{MAPS_FOLDER, Sizes, syscall};
 
@@ -26,14 +27,17 @@ impl Board {
     /// says.
     pub fn open(pin_directory: &Path) -> Result<Self, BoardError> {
         let maps = pin_directory.join(MAPS_FOLDER);
+        let header = mapped(&maps, abi::HEADER)?;
+        let pool_counts: Mapped<u64> = mapped(&maps, abi::POOL_COUNTS)?;
         Ok(Self {
-            header: mapped(&maps, abi::HEADER)?,
+            header,
+            panics: Panics::none(pool_counts.count()),
+            pool_counts,
             heartbeats: mapped(&maps, abi::HEARTBEATS)?,
             takes_new: mapped(&maps, abi::TAKES_NEW)?,
             serves_old: mapped(&maps, abi::SERVES_OLD)?,
             allowed: mapped(&maps, abi::ALLOWED)?,
             group_counts: mapped(&maps, abi::GROUP_COUNTS)?,
-            pool_counts: mapped(&maps, abi::POOL_COUNTS)?,
             slots: mapped(&maps, abi::SLOTS)?,
             backends: mapped(&maps, abi::BACKENDS)?,
             targets: mapped(&maps, abi::TARGETS)?,
@@ -47,14 +51,17 @@ impl Board {
     ///
     /// [`BoardError::Map`]: no memory.
     pub fn in_memory(sizes: &Sizes) -> Result<Self, BoardError> {
+        let header = anonymous(sizes, abi::HEADER)?;
+        let pool_counts: Mapped<u64> = anonymous(sizes, abi::POOL_COUNTS)?;
         Ok(Self {
-            header: anonymous(sizes, abi::HEADER)?,
+            header,
+            panics: Panics::none(pool_counts.count()),
+            pool_counts,
             heartbeats: anonymous(sizes, abi::HEARTBEATS)?,
             takes_new: anonymous(sizes, abi::TAKES_NEW)?,
             serves_old: anonymous(sizes, abi::SERVES_OLD)?,
             allowed: anonymous(sizes, abi::ALLOWED)?,
             group_counts: anonymous(sizes, abi::GROUP_COUNTS)?,
-            pool_counts: anonymous(sizes, abi::POOL_COUNTS)?,
             slots: anonymous(sizes, abi::SLOTS)?,
             backends: anonymous(sizes, abi::BACKENDS)?,
             targets: anonymous(sizes, abi::TARGETS)?,

@@ -136,7 +136,11 @@ impl Findings {
         tell(&self.errors, &self.warnings);
         if let Some(summary) = &self.summary {
             let file = printable(&path.to_string_lossy());
-            writeln!(std::io::stdout().lock(), "{file}: {summary}")?;
+            let mut stdout = std::io::stdout().lock();
+            writeln!(stdout, "{file}: {summary}")?;
+            for service in &summary.steered {
+                writeln!(stdout, "  {service}")?;
+            }
         }
         Ok(())
     }

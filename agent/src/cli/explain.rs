@@ -1,11 +1,13 @@
-//! `sickbay explain`: in how many seconds a probe finds a death or a recovery, and by which results.
+//! `sickbay explain`: in how many seconds a probe finds a death or a recovery, and by which results;
+//! or where a flow goes.
 //!
 //! The seconds are the core's own: [`sickbay_core::answer`] runs the prober on a virtual clock.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use clap::Subcommand;
 use sickbay_core::answer::{Answer, Course, Question, register_needing};
 use sickbay_core::bound::{Pace, failures_to_sick};
 use sickbay_core::plan::Rule;
@@ -17,6 +19,8 @@ use crate::fleet::{Backend, Fleet, Probe};
 
 /// The figures as JSON.
 mod figures;
+/// `sickbay explain flow`: where a flow's packet would go now.
+pub mod flow;
 /// What probing costs the backends and this host.
 mod load;
 /// The register over time.
@@ -65,11 +69,18 @@ Exit codes: 0 done, 1 wrong configuration or no such probe, 2 wrong usage.";
 ///
 /// Needs no root and looks at nothing but files.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_long_help = JSON_KEYS)]
+#[command(
+    after_long_help = JSON_KEYS,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub struct ExplainArgs {
+    /// Something else to explain
+    #[command(subcommand)]
+    pub command: Option<ExplainCommand>,
     /// The configuration file
-    #[arg(short, long, value_name = "FILE")]
-    pub config: PathBuf,
+    #[arg(short, long, value_name = "FILE", required = true)]
+    pub config: Option<PathBuf>,
     /// The probe to explain, by its name in the configuration [default: every one]
     pub probe: Option<String>,
     /// How to print
@@ -80,6 +91,13 @@ pub struct ExplainArgs {
     pub plot: bool,
 }
 
+/// What else `sickbay explain` explains.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ExplainCommand {
+    /// Say where a flow's packet would go now, and why: slot, backend, entry, skips
+    Flow(flow::FlowArgs),
+}
+
 /// Explains.
 ///
 /// # Errors
@@ -87,14 +105,19 @@ pub struct ExplainArgs {
 /// The output cannot be written, or no probe has that name. A wrong configuration is no error here:
 /// its mistakes are printed, and the exit code is 1.
 pub fn run(arguments: &ExplainArgs) -> anyhow::Result<ExitCode> {
-    let fleet = match config::load(&arguments.config, &Overrides::default()) {
+    if let Some(ExplainCommand::Flow(flow)) = &arguments.command {
+        return flow::run(flow);
+    }
+    let path =
+        arguments.config.as_deref().context("no configuration file is named: add -c FILE")?;
+    let fleet = match config::load(path, &Overrides::default()) {
         Ok(good) => good.fleet,
         Err(bad) => {
             complain(&bad.to_string());
             return Ok(ExitCode::FAILURE);
         }
     };
-    let probes = chosen(&fleet, arguments)?;
+    let probes = chosen(&fleet, path, arguments.probe.as_ref())?;
     let explained: Vec<Explained<'_>> =
         probes.into_iter().map(|(index, probe)| Explained::new(&fleet, index, probe)).collect();
     let mut stdout = std::io::stdout().lock();
@@ -120,16 +143,17 @@ pub fn run(arguments: &ExplainArgs) -> anyhow::Result<ExitCode> {
 /// The probes to explain, with their indices.
 fn chosen<'f>(
     fleet: &'f Fleet,
-    arguments: &ExplainArgs,
+    path: &Path,
+    probe: Option<&String>,
 ) -> anyhow::Result<Vec<(usize, &'f Probe)>> {
     let all = fleet.probes.iter().enumerate();
-    let Some(name) = &arguments.probe else {
+    let Some(name) = probe else {
         return Ok(all.collect());
     };
     let named: Vec<_> = all.filter(|(_, probe)| probe.name == *name).collect();
     if named.is_empty() {
         let known = fleet.probes.iter().map(|probe| probe.name.as_str());
-        let file = printable(&arguments.config.to_string_lossy());
+        let file = printable(&path.to_string_lossy());
         let hint = config::nearest(name, known);
         bail!("{file} has no probe \"{}\"; {hint}", printable(name));
     }

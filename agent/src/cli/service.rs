@@ -1,7 +1,6 @@
 //! `sickbay service`: list services, how their pools are, and the kernel's counters.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -28,7 +27,8 @@ pub enum ServiceCommand {
 /// Arguments of `sickbay service list`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Columns:
-  Healthy    backends that take new flows / all of the pool
+  Healthy    backends that take new flows / all of the pool, + the same of its backup pool;
+             panics: so few that new flows are given to all
   New flows  flows given a backend; in mode `observe`: that would have been
   Skipped    of these, flows whose first choice was sick
   All sick   flows that came when no backend took any (given one all the same, or dropped)
@@ -85,11 +85,11 @@ fn table(views: &[ServiceView]) -> Table {
     for view in views {
         let mut cells = vec![
             view.name.as_str().into(),
-            SocketAddr::new(view.address, view.port).to_string().into(),
+            address_text(view).into(),
             view.protocol.as_str().into(),
             view.mode.as_str().into(),
             view.pool.as_str().into(),
-            healthy(view.healthy, view.total),
+            healthy(view),
             attached_text(&view.attached).into(),
         ];
         if steered {
@@ -105,13 +105,33 @@ fn table(views: &[ServiceView]) -> Table {
     table
 }
 
-fn healthy(healthy: u32, total: u32) -> Cell {
+/// `198.51.100.1:80`, `[2001:db8::/48]:80,8000-8099`, `192.0.2.0/24:any`; a protocol without ports
+/// has none.
+fn address_text(view: &ServiceView) -> String {
+    let address = &view.address;
+    match view.protocol.as_str() {
+        "tcp" | "udp" | "any" if address.contains(':') => format!("[{address}]:{}", view.ports),
+        "tcp" | "udp" | "any" => format!("{address}:{}", view.ports),
+        _ => address.clone(),
+    }
+}
+
+/// `7/8`; `0/8 +2/2` with a backup pool; `1/8 panics`.
+fn healthy(view: &ServiceView) -> Cell {
+    let ServiceView { healthy, total, backup_healthy, backup_total, .. } = *view;
     let tint = match healthy {
         0 => Tint::Bad,
         some if some < total => Tint::Odd,
         _ => Tint::Good,
     };
-    Cell::tinted(&format!("{healthy}/{total}"), tint)
+    let mut text = format!("{healthy}/{total}");
+    if view.backup.is_some() {
+        text.push_str(&format!(" +{backup_healthy}/{backup_total}"));
+    }
+    if view.panics {
+        text.push_str(" panics");
+    }
+    Cell::tinted(&text, tint)
 }
 
 /// `eth0 xdp/native, eth1 tc/tcx`, or `no`.
@@ -134,14 +154,18 @@ mod tests {
     fn web() -> ServiceView {
         ServiceView {
             name: "web".to_owned(),
-            address: "2001:db8::80".parse().expect("an address"),
-            port: 80,
+            address: "2001:db8::80".to_owned(),
+            ports: "80".to_owned(),
             protocol: "tcp".to_owned(),
             pool: "nginx".to_owned(),
+            backup: None,
             mode: "dsr".to_owned(),
             all_sick: "open".to_owned(),
             healthy: 7,
             total: 8,
+            panics: false,
+            backup_healthy: 0,
+            backup_total: 0,
             slots: 1021,
             attached: Vec::new(),
             counters: None,
@@ -157,6 +181,26 @@ Service  Address            Proto  Mode  Pool   Healthy  Attached
 web      [2001:db8::80]:80  tcp    dsr   nginx      7/8  no
 "
         );
+    }
+
+    #[test]
+    fn backup_and_panic_stand_beside_the_healthy() {
+        let backup = Some("sorry".to_owned());
+        let view =
+            ServiceView { backup, backup_healthy: 2, backup_total: 2, panics: true, ..web() };
+        let text = table(&[view]).render(Screen::default());
+        assert!(text.contains("  7/8 +2/2 panics  no\n"), "{text}");
+    }
+
+    #[test]
+    fn address_has_its_ports_unless_the_protocol_has_none() {
+        let shown = |address: &str, ports: &str, protocol: &str| {
+            let (address, ports) = (address.to_owned(), ports.to_owned());
+            super::address_text(&ServiceView { address, ports, protocol: protocol.into(), ..web() })
+        };
+        assert_eq!(shown("192.0.2.0/24", "80,8000-8099", "tcp"), "192.0.2.0/24:80,8000-8099");
+        assert_eq!(shown("2001:db8::/48", "any", "any"), "[2001:db8::/48]:any");
+        assert_eq!(shown("192.0.2.1", "any", "gre"), "192.0.2.1");
     }
 
     #[test]

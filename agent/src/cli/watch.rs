@@ -147,9 +147,9 @@ fn transition_line(format: WatchFormat, view: &TransitionView) -> String {
     printable(&format!("{time} {}", view.text()))
 }
 
-/// A name is `pool.backend`, and a pool's name has no dot.
+/// A name is `pool.backend`, or a pool's, which has no dot.
 fn matches(pattern: &Pattern, name: &str) -> bool {
-    let (pool, backend) = name.split_once('.').unwrap_or(("", name));
+    let (pool, backend) = name.split_once('.').unwrap_or((name, ""));
     pattern.matches(pool, backend)
 }
 
@@ -188,5 +188,12 @@ mod tests {
         let pattern = Pattern::new("web.10.0.0.1:80").expect("a pattern");
         assert!(matches(&pattern, "web.10.0.0.1:80"));
         assert!(!matches(&pattern, "api.10.0.0.1:80"));
+    }
+
+    #[test]
+    fn what_is_told_of_a_pool_is_matched_by_all_of_its_backends() {
+        let pattern = Pattern::new("web.*").expect("a pattern");
+        assert!(matches(&pattern, "web") && matches(&pattern, "web.b1"));
+        assert!(!matches(&pattern, "api"));
     }
 }

@@ -78,6 +78,7 @@ pub(super) fn assemble(
             backends: first..backends.len(),
             first_word,
             word_count,
+            panic: draft.panic,
         });
     }
     check_sockets(&targets.list, probes, report);

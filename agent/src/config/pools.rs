@@ -9,10 +9,15 @@ use super::backend_list::{self, LIST_BYTES_MAX, WEIGHT_MAX};
 use super::endpoint;
 use super::judging::{self, Judges};
 use super::name;
+use super::percent::percent;
 use super::problem::{Problem, Report, Step, dotted, nearest, quoted};
 use super::settings::{BackendEntry, BackendSettings, PoolSettings, Settings};
 use super::vcl_backends::{self, Refusal, VclProbe};
 use crate::address::Address;
+use crate::fleet::Panic;
+
+/// How far above its threshold a panic ends, unless that is given.
+const PANIC_HYSTERESIS_PERCENT: u8 = 10;
 
 /// A pool before the indices are given out.
 #[derive(Debug)]
@@ -23,6 +28,8 @@ pub(super) struct DraftPool {
     pub(super) members: Vec<Member>,
     /// The port to probe instead of each backend's own.
     pub(super) probe_port: Option<u16>,
+    /// When too few of it take new flows.
+    pub(super) panic: Option<Panic>,
     /// The probes that its VCL gives, to be added to the others.
     pub(super) vcl_probes: Vec<VclProbe>,
 }
@@ -117,8 +124,28 @@ impl<'a> Draft<'a, '_, '_> {
         let probe_port = self.probe_port();
         self.check_duplicates();
         self.check_count();
+        let panic = self.panic();
         let probes = own.unwrap_or_default();
-        DraftPool { probes, members: self.members, probe_port, vcl_probes }
+        DraftPool { probes, members: self.members, probe_port, panic, vcl_probes }
+    }
+
+    fn panic(&mut self) -> Option<Panic> {
+        const NOUN: &str = "no share of a pool";
+        let (at_threshold, at_end) = (self.at("panic_threshold"), self.at("panic_end"));
+        let end = self.pool.panic_end.as_deref();
+        let Some(below) = self.pool.panic_threshold.as_deref() else {
+            if end.is_some() && !self.report.is_marred(&at_threshold) {
+                let problem = "panic_end has no meaning without panic_threshold";
+                self.report.error(&at_end, problem, "remove it, or add panic_threshold = \"30%\"");
+            }
+            return None;
+        };
+        let below_percent = percent(self.report, &at_threshold, (below, NOUN), 1..=100)?;
+        let end_percent = match end {
+            Some(end) => percent(self.report, &at_end, (end, NOUN), below_percent..=100)?,
+            None => below_percent.saturating_add(PANIC_HYSTERESIS_PERCENT).min(100),
+        };
+        Some(Panic { below_percent, end_percent })
     }
 
     fn place(&self) -> [Step<'a>; 2] {

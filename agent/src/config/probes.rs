@@ -7,6 +7,7 @@ use sickbay_core::limits::{
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeSpec, Rule};
 use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 
+use super::percent::percent;
 use super::problem::{Report, Step, quoted};
 use super::question::Question;
 use super::settings::{CompatSetting, ProbeSettings, Settings, UnknownPolicy};
@@ -243,16 +244,9 @@ impl<'a> Draft<'a, '_, '_> {
         let Some(text) = self.probe.jitter.as_deref() else {
             return 0;
         };
-        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse().ok());
-        match percent {
-            Some(percent @ 0..=JITTER_PERCENT_MAX) => percent,
-            _ => {
-                let place = self.at("jitter");
-                let problem = format!("{} is no part of the interval", quoted(text));
-                self.report.error(&place, problem, "write \"0%\" to \"50%\"");
-                0
-            }
-        }
+        let place = self.at("jitter");
+        let written = (text, "no part of the interval");
+        percent(self.report, &place, written, 0..=JITTER_PERCENT_MAX).unwrap_or(0)
     }
 }
 

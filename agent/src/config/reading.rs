@@ -124,19 +124,19 @@ fn prune<'s>(
             );
             false
         }
-        (Shape::Statuses | Shape::NameOrNames, DeValue::Array(array)) => {
-            let statuses = matches!(shape, Shape::Statuses);
+        (Shape::Statuses | Shape::Ports | Shape::NameOrNames, DeValue::Array(array)) => {
+            let numbers = !matches!(shape, Shape::NameOrNames);
             let fits = |element: &Spanned<DeValue<'_>>| match element.get_ref() {
-                DeValue::Integer(_) => statuses,
+                DeValue::Integer(_) => numbers,
                 element => matches!(element, DeValue::String(_)),
             };
             let Some(odd) = array.iter().find(|element| !fits(element)) else {
                 return true;
             };
-            let (wanted, mend) = if statuses {
-                ("a status or a range in quotes", "write 204 or \"300-399\"")
-            } else {
-                ("a name in quotes", "write it as \"NAME\"")
+            let (wanted, mend) = match shape {
+                Shape::Statuses => ("a status or a range in quotes", "write 204 or \"300-399\""),
+                Shape::Ports => ("a port or a range in quotes", "write 80 or \"8000-8099\""),
+                _ => ("a name in quotes", "write it as \"NAME\""),
             };
             let problem = format!("must be {wanted}, but is {}", noun(odd.get_ref()));
             report.error_at_offset(odd.span().start, place, problem, mend);
@@ -147,10 +147,12 @@ fn prune<'s>(
             | Shape::Text
             | Shape::Time
             | Shape::Statuses
+            | Shape::Ports
+            | Shape::Protocol
             | Shape::NameOrNames,
             DeValue::String(_),
         )
-        | (Shape::Whole | Shape::Statuses, DeValue::Integer(_))
+        | (Shape::Whole | Shape::Statuses | Shape::Ports | Shape::Protocol, DeValue::Integer(_))
         | (Shape::Truth, DeValue::Boolean(_)) => true,
         (_, found) => {
             let mend = mend_of_type(shape, found);

@@ -1,27 +1,30 @@
 //! Services and attachments.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
+use ipnet::IpNet;
 use sickbay_core::plan::Nanos;
 use sickbay_shared::limits::SERVICES_MAX;
 
-use super::endpoint;
-use super::name;
+use super::endpoint::Fault;
 use super::pools::DraftPool;
 use super::problem::{Report, Step, nearest, quoted};
-use super::settings::{ProgramSetting, ServiceSettings, Settings};
-use super::{tables, time};
-use crate::fleet::{Attachment, Program, Protocol};
+use super::settings::{ProgramSetting, ServiceSettings, Settings, TimeText};
+use super::{claims, name, tables, time, traffic};
+use crate::fleet::{Attachment, Ports, Program, Protocol, Stale, Traffic};
 
-/// A service before its table has a place.
+/// A service before its tables have a place.
 #[derive(Debug)]
 pub(super) struct DraftService {
-    pub(super) address: IpAddr,
-    pub(super) port: u16,
+    /// `None` when it has an error.
+    pub(super) traffic: Option<Traffic>,
     /// Index into the pools.
     pub(super) pool: usize,
+    /// Likewise.
+    pub(super) backup: Option<usize>,
     pub(super) udp_idle_ns: Nanos,
+    pub(super) stale_after_ns: Nanos,
     /// A prime; `None` = to be chosen.
     pub(super) table_size: Option<u32>,
 }
@@ -34,29 +37,15 @@ pub(super) fn validate(settings: &Settings, report: &mut Report<'_>) -> Vec<Draf
         let problem = format!("there are {count} services; {SERVICES_MAX} are the most");
         report.error(&["service".into()], problem, "move some to another instance");
     }
-    let mut taken: HashMap<(IpAddr, u16, Protocol), &str> = HashMap::new();
     let mut drafts = Vec::with_capacity(settings.service.len());
     for (name, service) in &settings.service {
         if report.is_full() {
             break;
         }
-        let draft = Draft { name, service, report }.validate(&pools);
-        let key = (draft.address, draft.port, service.protocol);
-        let place = ["service".into(), name.as_str().into()];
-        let known = service.address.is_some() && service.port.is_some();
-        if let Some(first) = taken.get(&key).filter(|_| known) {
-            let protocol = tables::protocol_name(service.protocol);
-            let (address, port) = (draft.address, draft.port);
-            let problem = format!(
-                "{address} port {port} {protocol} belongs to service {} already",
-                quoted(first)
-            );
-            report.error(&place, problem, "give one of the two another address or port");
-        } else if known {
-            taken.insert(key, name);
-        }
-        drafts.push(draft);
+        drafts.push(Draft { name, service, report }.validate(&pools));
     }
+    let names: Vec<&str> = settings.service.keys().map(String::as_str).collect();
+    claims::check(&names, &drafts, report);
     drafts
 }
 
@@ -68,12 +57,17 @@ pub(super) fn check_pools(
     report: &mut Report<'_>,
 ) {
     for ((name, service), draft) in settings.service.iter().zip(services) {
-        // A pool that is not there has been reported, and stands as the first one.
-        let known = service.pool.as_ref().is_some_and(|pool| settings.pool.contains_key(pool));
-        let members = pools.get(draft.pool).filter(|_| known).map(|pool| &pool.members);
-        let unix = members.into_iter().flatten().find(|each| each.address.inet().is_none());
-        if let Some(member) = unix {
-            let place = ["service".into(), name.as_str().into(), "pool".into()];
+        let wanted =
+            [("pool", &service.pool, Some(draft.pool)), ("backup", &service.backup, draft.backup)];
+        for (key, written, pool) in wanted {
+            // A pool that is not there has been reported, and stands as the first one.
+            let known = written.as_ref().is_some_and(|pool| settings.pool.contains_key(pool));
+            let pool = pool.filter(|_| known).and_then(|pool| pools.get(pool));
+            let mut members = pool.into_iter().flat_map(|pool| &pool.members);
+            let Some(member) = members.find(|each| each.address.inet().is_none()) else {
+                continue;
+            };
+            let place = ["service".into(), name.as_str().into(), key.into()];
             let problem =
                 format!("no flow can be steered to {}, a backend of its pool", member.address);
             let mend = "steer to a pool of addresses; a pool with unix sockets is only probed";
@@ -130,23 +124,60 @@ struct Draft<'a, 'r, 's> {
 impl<'a> Draft<'a, '_, '_> {
     fn validate(mut self, pools: &[&str]) -> DraftService {
         name::check_section(self.report, &self.place(), self.name);
-        let place = self.at("udp_idle");
-        let limits = 1_000_000_000..=3_600_000_000_000;
-        let udp_idle_ns =
-            time::nanos(self.report, &place, &self.service.udp_idle, limits, 30_000_000_000);
-        if self.service.protocol == Protocol::Tcp
-            && self.service.udp_idle != ServiceSettings::default().udp_idle
-        {
-            let problem = "udp_idle has no effect on a tcp service";
-            self.report.warn(&place, problem, "remove it");
-        }
-        DraftService {
-            address: self.address(),
-            port: self.port(),
-            pool: self.pool(pools),
+        let (second, hour) = (1_000_000_000, 3_600_000_000_000);
+        let udp_idle_ns = self.time("udp_idle", &self.service.udp_idle, second..=hour);
+        let stale_after_ns =
+            self.time("stale_after", &self.service.stale_after, second..=24 * hour);
+        let protocol = self.protocol();
+        let ports = self.ports(protocol);
+        let network = self.network();
+        let pool = self.pool("pool", self.service.pool.as_deref(), pools);
+        let draft = DraftService {
+            traffic: match (network, ports, protocol) {
+                (Some(network), Some(ports), Some(protocol)) => {
+                    Some(Traffic { network, ports, protocol })
+                }
+                _ => None,
+            },
+            pool: pool.unwrap_or(0),
+            backup: self.backup(pool, pools),
             udp_idle_ns,
+            stale_after_ns,
             table_size: self.table_size(),
+        };
+        self.warn_of_idle_keys(protocol);
+        draft
+    }
+
+    /// Policies that this service's protocol never asks for.
+    fn warn_of_idle_keys(&mut self, protocol: Option<Protocol>) {
+        let (given, default) = (self.service, ServiceSettings::default());
+        let (tcp, other) = match protocol {
+            Some(Protocol::Tcp) => (true, false),
+            Some(Protocol::Udp | Protocol::Number(_)) => (false, true),
+            Some(Protocol::Any) | None => return,
+        };
+        let idle = [
+            ("udp_idle", tcp && given.udp_idle != default.udp_idle),
+            ("on_sick_udp", tcp && given.on_sick_udp != default.on_sick_udp),
+            ("on_sick_tcp", other && given.on_sick_tcp != default.on_sick_tcp),
+        ];
+        let kind = if tcp { "a tcp service" } else { "a service that is not tcp" };
+        for (key, _) in idle.into_iter().filter(|(_, idle)| *idle) {
+            let place = self.at(key);
+            self.report.warn(&place, format!("{key} has no effect on {kind}"), "remove it");
         }
+        if given.stale != Stale::Open && given.stale_after != default.stale_after {
+            let place = self.at("stale_after");
+            let problem = "stale_after has no effect with stale = \"last\"";
+            self.report.warn(&place, problem, "remove it, or write stale = \"open\"");
+        }
+    }
+
+    fn time(&mut self, key: &'a str, text: &TimeText, limits: RangeInclusive<Nanos>) -> Nanos {
+        let place = self.at(key);
+        let fallback = *limits.start();
+        time::nanos(self.report, &place, text, limits, fallback)
     }
 
     fn place(&self) -> [Step<'a>; 2] {
@@ -164,48 +195,72 @@ impl<'a> Draft<'a, '_, '_> {
         }
     }
 
-    fn address(&mut self) -> IpAddr {
-        let fallback = IpAddr::from([0, 0, 0, 0]);
-        let Some(text) = &self.service.address else {
-            self.missing("address", "add address = \"198.51.100.1\", the virtual address".into());
-            return fallback;
-        };
-        let place = self.at("address");
-        let parsed = text.parse::<IpAddr>().map_err(|_| {
-            let mend = "write an IP address without a port, such as \"198.51.100.1\"";
-            (format!("{} is not an IP address", quoted(text)), mend.to_owned())
-        });
-        match parsed.and_then(|address| endpoint::check(address).map(|()| address)) {
-            Ok(address) => address,
+    /// What `read` says of the value at `key`; its fault is reported.
+    fn read<T>(&mut self, key: &'a str, read: Result<T, Fault>) -> Option<T> {
+        match read {
+            Ok(value) => Some(value),
             Err((problem, mend)) => {
+                let place = self.at(key);
                 self.report.error(&place, problem, mend);
-                fallback
+                None
             }
         }
     }
 
-    fn port(&mut self) -> u16 {
-        let Some(port) = self.service.port else {
-            self.missing("port", "add port = 80, the destination port".into());
-            return 0;
+    fn network(&mut self) -> Option<IpNet> {
+        let Some(text) = &self.service.address else {
+            self.missing("address", "add address = \"198.51.100.1\", the virtual address".into());
+            return None;
         };
-        let place = self.at("port");
-        let port = self.report.whole(&place, port, 1..=65_535).unwrap_or(0);
-        u16::try_from(port).unwrap_or(0)
+        self.read("address", traffic::network(text))
     }
 
-    fn pool(&mut self, pools: &[&str]) -> usize {
-        let Some(name) = &self.service.pool else {
-            let known = nearest("", pools.iter().copied());
-            self.missing("pool", format!("add pool = \"NAME\"; {known}"));
-            return 0;
+    fn protocol(&mut self) -> Option<Protocol> {
+        self.read("protocol", traffic::protocol(&self.service.protocol))
+            .filter(|_| !self.report.is_marred(&self.at("protocol")))
+    }
+
+    fn ports(&mut self, protocol: Option<Protocol>) -> Option<Ports> {
+        let has_ports = protocol.is_none_or(Protocol::has_ports);
+        let Some(setting) = &self.service.port else {
+            if has_ports {
+                let mend = "add port = 80, the destination port, or port = \"any\"";
+                self.missing("port", mend.into());
+            }
+            return (!has_ports).then_some(Ports::Any);
         };
-        pools.binary_search(&name.as_str()).unwrap_or_else(|_| {
-            let place = self.at("pool");
+        let ports = self.read("port", traffic::ports(setting))?;
+        if !has_ports && ports != Ports::Any {
+            let protocol = protocol.unwrap_or(Protocol::Any);
+            let problem = format!("protocol {protocol} has no ports");
+            self.read::<()>("port", Err((problem, "remove port, or protocol".to_owned())));
+            return None;
+        }
+        Some(ports)
+    }
+
+    /// The index of the pool that `key` names; that it is missing is reported.
+    fn pool(&mut self, key: &'a str, name: Option<&str>, pools: &[&str]) -> Option<usize> {
+        let Some(name) = name else {
+            let known = nearest("", pools.iter().copied());
+            self.missing(key, format!("add {key} = \"NAME\"; {known}"));
+            return None;
+        };
+        let found = pools.binary_search(&name).map_err(|_| {
             let problem = format!("there is no pool {}", quoted(name));
-            self.report.error(&place, problem, nearest(name, pools.iter().copied()));
-            0
-        })
+            (problem, nearest(name, pools.iter().copied()))
+        });
+        self.read(key, found)
+    }
+
+    fn backup(&mut self, pool: Option<usize>, pools: &[&str]) -> Option<usize> {
+        let name = self.service.backup.as_deref()?;
+        let backup = self.pool("backup", Some(name), pools)?;
+        if Some(backup) != pool {
+            return Some(backup);
+        }
+        let problem = format!("{} is the service's pool itself", quoted(name));
+        self.read("backup", Err((problem, "name another pool, or remove it".to_owned())))
     }
 
     fn table_size(&mut self) -> Option<u32> {

@@ -9,7 +9,15 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::{AllSick, CloseMode, Mode, OnSick, Protocol, XdpMode};
+use crate::fleet::{CloseMode, XdpMode};
+
+/// Services.
+mod service;
+/// What the kernel program may spend, and the guard against faults of this host.
+mod steering;
+
+pub use self::service::{PortEntry, PortSetting, ProtocolSetting, ServiceSettings};
+pub use self::steering::{GuardSettings, SteeringSettings};
 
 /// The configuration of one sickbay instance.
 ///
@@ -30,6 +38,11 @@ pub struct Settings {
     pub service: BTreeMap<String, ServiceSettings>,
     /// The interfaces on which the services' traffic comes in, one `[[attach]]` each.
     pub attach: Vec<AttachSettings>,
+    /// What the kernel program may spend. All of it may be left out.
+    pub steering: SteeringSettings,
+    /// Holds the last verdicts when many backends of a pool turn sick at once and the fault looks
+    /// like this host's own. Off unless share is given.
+    pub guard: GuardSettings,
 }
 
 /// A time as text with a unit, such as "500ms", "5s" or "1m 30s".
@@ -375,6 +388,15 @@ pub struct PoolSettings {
     /// The port to probe, when it is not the backend's own.
     #[schemars(example = 8080)]
     pub probe_port: Option<i64>,
+    /// The pool panics when less than this share of it takes new flows, "1%" to "100%": services
+    /// that are open when all are sick then give their new flows to all backends, rather than
+    /// crush the few that are left (to those of a backup pool first). Never when not given.
+    #[schemars(example = &"30%")]
+    pub panic_threshold: Option<String>,
+    /// The panic ends when at least this share takes new flows: panic_threshold to "100%"; ten
+    /// points above panic_threshold when not given.
+    #[schemars(example = &"40%")]
+    pub panic_end: Option<String>,
 }
 
 /// The probe of a pool, or several.
@@ -429,50 +451,6 @@ pub struct BackendSettings {
     pub probe: Option<ProbeNames>,
     /// Its share of new flows relative to the others, 1 to 1000; 1 when not given.
     pub weight: Option<i64>,
-}
-
-/// What traffic is steered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServiceSettings {
-    /// The virtual address (VIP), IPv4 or IPv6.
-    #[schemars(example = "198.51.100.1", extend("x-live" = true))]
-    pub address: Option<String>,
-    /// The destination port.
-    #[schemars(example = 80, extend("x-live" = true))]
-    pub port: Option<i64>,
-    /// The transport protocol.
-    pub protocol: Protocol,
-    /// Name of the pool that new flows go to.
-    #[schemars(example = &"web", extend("x-live" = true))]
-    pub pool: Option<String>,
-    /// What is done with the packets.
-    pub mode: Mode,
-    /// What new flows get when every backend of the pool is sick.
-    pub all_sick: AllSick,
-    /// What becomes of open connections to a backend that turns sick.
-    pub on_sick: OnSick,
-    /// udp only: a client that is silent for this long counts as new. "1s" to "1h".
-    pub udp_idle: TimeText,
-    /// Slots of the table that spreads flows over backends: a prime, at least as many as there are
-    /// backends; 0 chooses about a hundred per backend.
-    pub table_size: i64,
-}
-
-impl Default for ServiceSettings {
-    fn default() -> Self {
-        Self {
-            address: None,
-            port: None,
-            protocol: Protocol::default(),
-            pool: None,
-            mode: Mode::default(),
-            all_sick: AllSick::default(),
-            on_sick: OnSick::default(),
-            udp_idle: "30s".into(),
-            table_size: 0,
-        }
-    }
 }
 
 /// An interface on which services' traffic comes in.

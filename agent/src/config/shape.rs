@@ -38,6 +38,10 @@ pub(super) enum Shape<'a> {
     NameOrNames,
     /// A status, a range of them, or an array of both.
     Statuses,
+    /// A port, a range of them, `any`, or an array.
+    Ports,
+    /// A protocol's name or number.
+    Protocol,
     /// True or false.
     Truth,
 }
@@ -48,6 +52,8 @@ impl<'a> Shape<'a> {
         let schema = without_null(schema);
         match schema.get("format").and_then(Value::as_str) {
             Some("statuses") => return Self::Statuses,
+            Some("ports") => return Self::Ports,
+            Some("protocol") => return Self::Protocol,
             Some("names") => return Self::NameOrNames,
             _ => {}
         }
@@ -86,6 +92,8 @@ impl<'a> Shape<'a> {
             Self::Whole => "a whole number",
             Self::NameOrNames => "a name in quotes, or an array of names",
             Self::Statuses => "a status, or an array of statuses and ranges",
+            Self::Ports => "a port, a range in quotes, or an array of both",
+            Self::Protocol => "a protocol's name in quotes, or its number",
             Self::Truth => "true or false",
         }
     }

@@ -10,7 +10,10 @@ use sickbay_core::plan::{Nanos, Pace, ProbeSpec};
 
 use super::time::{seconds, shown};
 use crate::address::Host;
-use crate::fleet::{Fleet, Probe};
+use crate::fleet::{AllSick, Fleet, Probe, Service};
+use crate::kernel::Sizes;
+use crate::kernel::memory::map_bytes;
+use crate::kernel::syscall::possible_cpu_count;
 
 /// The figures of a validated configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,8 +32,33 @@ pub struct Summary {
     pub probes_per_second_per_address_max: f64,
     /// Slots of all tables together.
     pub table_slots: u64,
+    /// What each service takes, and where its flows go.
+    pub steered: Vec<ServiceSummary>,
+    /// Kernel memory that the maps take on this machine when they are full, in bytes.
+    pub map_memory_bytes: u64,
+    /// The CPUs it was reckoned for: counters are kept for each.
+    pub cpus: u32,
     /// The figures of each probe that a pool uses.
     pub probes: Vec<ProbeSummary>,
+}
+
+/// A service, as it will be steered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServiceSummary {
+    /// Name.
+    pub name: String,
+    /// What it takes: `198.51.100.1 port 80 tcp`.
+    pub traffic: String,
+    /// `observe` or `dsr`.
+    pub mode: String,
+    /// Its pool.
+    pub pool: String,
+    /// Its backup pool.
+    pub backup: Option<String>,
+    /// `open`, `drop` or `reset`.
+    pub all_sick: String,
+    /// When its pool panics, in percent: below which share, and until which; `None` = never.
+    pub panic_percent: Option<(u8, u8)>,
 }
 
 /// The figures of one probe.
@@ -48,6 +76,9 @@ impl Summary {
     pub(super) fn of(fleet: &Fleet) -> Self {
         let rates = rates(fleet);
         let is_used = |index: usize| fleet.pools.iter().any(|pool| pool.probes.contains(&index));
+        // Without /sys, which every Linux that steers has, for one.
+        let cpus = possible_cpu_count().unwrap_or(1);
+        let sizes = Sizes::of(fleet, shards(fleet));
         let used = fleet.probes.iter().enumerate().filter(|(index, _)| is_used(*index));
         Self {
             services: fleet.services.len(),
@@ -58,9 +89,44 @@ impl Summary {
             probes_per_second_per_address_max: rounded(
                 rates.values().map(|load| load.rate).fold(0.0, f64::max),
             ),
-            table_slots: fleet.services.iter().map(|each| u64::from(each.slot_count)).sum(),
+            table_slots: u64::from(sizes.slots),
+            steered: fleet.services.iter().map(|each| ServiceSummary::of(fleet, each)).collect(),
+            map_memory_bytes: map_bytes(&sizes, cpus),
+            cpus,
             probes: used.map(|(_, probe)| ProbeSummary::of(probe)).collect(),
         }
+    }
+}
+
+impl ServiceSummary {
+    fn of(fleet: &Fleet, service: &Service) -> Self {
+        let pool = &fleet.pools[service.pool];
+        // Nobody else looks at it.
+        let panic = pool.panic.filter(|_| service.all_sick == AllSick::Open);
+        Self {
+            name: service.name.clone(),
+            traffic: service.traffic.to_string(),
+            mode: service.mode.word().to_owned(),
+            pool: pool.name.clone(),
+            backup: service.backup.map(|backup| fleet.pools[backup.pool].name.clone()),
+            all_sick: service.all_sick.word().to_owned(),
+            panic_percent: panic.map(|panic| (panic.below_percent, panic.end_percent)),
+        }
+    }
+}
+
+impl fmt::Display for ServiceSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, traffic, mode, pool, backup, all_sick, panic_percent } = self;
+        write!(f, "service {name}: {traffic} to pool {pool}")?;
+        if let Some(backup) = backup {
+            write!(f, ", then {backup}")?;
+        }
+        write!(f, "; {mode}; all sick: {all_sick}")?;
+        if let Some((below, end)) = panic_percent {
+            write!(f, ", and from below {below} % until {end} %")?;
+        }
+        Ok(())
     }
 }
 
@@ -88,7 +154,8 @@ impl fmt::Display for Summary {
         for probe in &self.probes {
             write!(f, "; {} sick within {} s", probe.name, probe.time_to_sick_s_max)?;
         }
-        Ok(())
+        let megabytes = self.map_memory_bytes.div_ceil(1_000_000);
+        write!(f, "; maps of {megabytes} MB for {}", counted(self.cpus as usize, "CPU"))
     }
 }
 
@@ -164,6 +231,15 @@ pub fn in_flight_worst(fleet: &Fleet) -> f64 {
         (seconds(spec.timeout_ns) / seconds(interval_ns_min(spec))).min(1.0)
     };
     fleet.targets.iter().map(share).sum()
+}
+
+/// Probing threads; one per CPU that this process may use when the configuration leaves it open.
+pub(super) fn shards(fleet: &Fleet) -> u32 {
+    let available = || {
+        std::thread::available_parallelism()
+            .map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
+    };
+    if fleet.shards == 0 { available() } else { fleet.shards }
 }
 
 /// A rate to three digits behind the point.

@@ -1,18 +1,21 @@
 //! Configurations that are allowed and disappoint: the traps that operators of health probes know.
 //! Each is a warning with its line and the way out.
 
+/// Those of services and of the policies of their pools.
+mod services;
+
 use std::cmp::Reverse;
-use std::net::IpAddr;
 
 use sickbay_core::plan::{Nanos, Rule};
 
 use super::problem::{Report, quoted};
 use super::settings::Settings;
 use super::summary::{
-    counted, first_traffic_ns_max, in_flight_worst, rate, rates, rounded, time_to_sick_shown,
+    counted, first_traffic_ns_max, in_flight_worst, rate, rates, rounded, shards,
+    time_to_sick_shown,
 };
 use super::time::shown;
-use crate::fleet::{Fleet, Mode, Probe};
+use crate::fleet::{Fleet, Probe};
 
 /// A 1-of-1 rule with a longer interval leaves a blind spot that users notice.
 const BLIND_INTERVAL_NS_MAX: Nanos = 5_000_000_000;
@@ -58,9 +61,7 @@ pub(super) fn warn(settings: &Settings, fleet: &Fleet, report: &mut Report<'_>) 
     address_load(fleet, report);
     host_load(fleet, report);
     narrow_flight(fleet, report);
-    for name in settings.service.keys() {
-        direct_return(fleet, name, report);
-    }
+    services::warn(fleet, report);
 }
 
 /// One result decides, and the next is far away.
@@ -254,54 +255,4 @@ fn narrow_flight(fleet: &Fleet, report: &mut Report<'_>) {
     let mend =
         format!("raise in_flight to {:.0}, or lower timeout", (waiting / f64::from(shards)).ceil());
     report.warn(&["agent".into(), "in_flight".into()], problem, mend);
-}
-
-/// Direct server return leaves the packet as it is: its backends answer on the VIP and its port.
-fn direct_return(fleet: &Fleet, name: &str, report: &mut Report<'_>) {
-    let Some(service) = fleet.services.iter().find(|service| service.name == name) else {
-        return;
-    };
-    if service.mode != Mode::Dsr {
-        return;
-    }
-    let pool = &fleet.pools[service.pool];
-    let members = &fleet.backends[pool.backends.clone()];
-    let place = ["service".into(), name.into(), "pool".into()];
-    // No service is over a pool with unix sockets.
-    let mut addresses = members.iter().filter_map(|each| each.address.inet());
-    if let Some(address) = addresses.clone().find(|each| each.port() != service.port) {
-        let problem = format!(
-            "dsr does not change the port: flows reach {} on port {}, not {}",
-            address.ip(),
-            service.port,
-            address.port(),
-        );
-        let mend = format!(
-            "let pool {} name port {}, or probe another by probe_port",
-            pool.name, service.port
-        );
-        report.warn(&place, problem, mend);
-    }
-    if let Some(address) = addresses.find(|each| each.is_ipv4() != service.address.is_ipv4()) {
-        let (vip, backend) = match service.address {
-            IpAddr::V4(_) => ("IPv4", "IPv6"),
-            IpAddr::V6(_) => ("IPv6", "IPv4"),
-        };
-        let problem = format!(
-            "an {vip} service with the {backend} backend {}: dsr only needs its next hop, but the \
-             probe does not show that it answers {vip} on the service's address",
-            address,
-        );
-        let mend = format!("give the pool {vip} addresses of the same backends");
-        report.warn(&place, problem, mend);
-    }
-}
-
-/// Probing threads; one per CPU that this process may use when the configuration leaves it open.
-fn shards(fleet: &Fleet) -> u32 {
-    let available = || {
-        std::thread::available_parallelism()
-            .map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
-    };
-    if fleet.shards == 0 { available() } else { fleet.shards }
 }

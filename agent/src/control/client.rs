@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::SOCKET_NAME;
+use super::drops::DropView;
 use super::journal::TransitionView;
 use super::polls::PollView;
 use super::protocol::{
     self, ErrorKind, ErrorReply, PROTOCOL, Reply, Request, RequestLine, ResponseLine,
 };
-use super::view::{Admin, BackendView, ServiceView, StatusView};
+use super::view::{Admin, BackendView, FlowView, ServiceView, StatusView};
+use crate::flow::FlowQuestion;
+use crate::guard::GuardView;
 
 /// Longest response that is read: some 200,000 backends.
 const RESPONSE_BYTES_MAX: u64 = 256 << 20;
@@ -108,6 +111,54 @@ impl Client {
     pub fn polls(&self, after: u64) -> Result<Vec<PollView>, ClientError> {
         match self.ask(Request::Polls { after })? {
             Reply::Polls(polls) => Ok(polls),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// The pools whose last verdicts are held.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses.
+    pub fn guards(&self) -> Result<Vec<GuardView>, ClientError> {
+        match self.ask(Request::Guards)? {
+            Reply::Guards(guards) => Ok(guards),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// Ends the hold over `pool`, or over all; the pools that were held.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses; it has no such pool, or no guard.
+    pub fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ClientError> {
+        match self.ask(Request::ReleaseGuard { pool: pool.map(str::to_owned) })? {
+            Reply::Released(pools) => Ok(pools),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// What would become of a flow's packet now.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses; no such packet can be made.
+    pub fn explain_flow(&self, question: FlowQuestion) -> Result<FlowView, ClientError> {
+        match self.ask(Request::ExplainFlow(question))? {
+            Reply::Flow(view) => Ok(*view),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// The newest samples of dropped packets with a sequence above `after`, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses.
+    pub fn drops(&self, after: u64) -> Result<Vec<DropView>, ClientError> {
+        match self.ask(Request::Drops { after })? {
+            Reply::Drops(drops) => Ok(drops),
             other => Err(ClientError::unexpected(&other)),
         }
     }
@@ -245,6 +296,10 @@ impl ClientError {
             Reply::Backends(_) => "backends",
             Reply::Set(_) => "set",
             Reply::Transitions { .. } => "transitions",
+            Reply::Guards(_) => "guards",
+            Reply::Released(_) => "released",
+            Reply::Flow(_) => "flow",
+            Reply::Drops(_) => "drops",
             Reply::Polls(_) => "polls",
         };
         Self::Malformed { why: format!("{name} was not asked for") }

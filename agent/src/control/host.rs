@@ -2,8 +2,11 @@
 
 use sickbay_core::command::Override;
 
+use super::drops::DropView;
 use super::pattern::Pattern;
-use super::view::{BackendView, ServiceView, StatusView};
+use super::view::{BackendView, FlowView, ServiceView, StatusView};
+use crate::flow::FlowQuestion;
+use crate::guard::GuardView;
 
 /// The agent as its control plane sees it.
 ///
@@ -25,6 +28,26 @@ pub trait Host: Send + Sync {
     ///
     /// [`ControlError::NoBackendMatches`], and what hindered the agent.
     fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError>;
+
+    /// The pools whose last verdicts are held.
+    fn guards(&self) -> Vec<GuardView>;
+
+    /// Ends the hold over `pool`, or over all; the pools that were held.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Failed`]: there is no such pool, or no guard.
+    fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError>;
+
+    /// What would become of a flow's packet now.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Failed`]: no such packet can be made, or the kernel does not explain it.
+    fn explain_flow(&self, question: &FlowQuestion) -> Result<FlowView, ControlError>;
+
+    /// The newest samples of dropped packets with a sequence above `after`, oldest first.
+    fn drops(&self, after: u64) -> Vec<DropView>;
 }
 
 /// Why the agent did not do what it was asked.

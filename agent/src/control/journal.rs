@@ -55,6 +55,8 @@ pub enum Why {
     Silence,
     /// An operator's word.
     Operator,
+    /// The guard holds a pool's last verdicts, or no longer does; the name is the pool's.
+    Guard,
 }
 
 impl From<ChangeCause> for Why {
@@ -99,12 +101,15 @@ impl TransitionView {
     /// One line: `web.b3 went sick: 2 of 4 good, needs 3: Open error 111 (Connection refused)`.
     #[must_use]
     pub fn text(&self) -> String {
+        if self.why == Why::Guard {
+            return format!("{}: {}", self.name, self.cause);
+        }
         let mut text = format!("{} went {}: ", self.name, self.to.word());
         match self.why {
             Why::Initial => text.push_str("assumed at the start, by `initial`"),
             Why::Operator => text.push_str("set by an operator"),
             Why::Silence => text.push_str("no result that says anything for too long"),
-            Why::Probe => text.push_str(&self.reckoning()),
+            Why::Probe | Why::Guard => text.push_str(&self.reckoning()),
         }
         if !self.cause.is_empty() && self.why != Why::Operator {
             write!(text, ": {}", self.cause).expect("a String takes all text");
@@ -313,6 +318,13 @@ mod tests {
             "web.b3 went unknown: no result that says anything for too long: \
              24 (Too many open files)"
         );
+    }
+
+    #[test]
+    fn hold_of_the_guard_is_told_of_the_pool() {
+        let cause = "6 backends turned sick at once".to_owned();
+        let told = text_of(Transition { why: Why::Guard, cause, ..sick("web") });
+        assert_eq!(told, "web: 6 backends turned sick at once");
     }
 
     #[test]

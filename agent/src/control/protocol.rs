@@ -9,12 +9,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::drops::DropView;
 use super::host::{ControlError, Host};
 use super::journal::{Journal, TransitionView};
 use super::pattern::Pattern;
 use super::polls::PollView;
-use super::view::{Admin, BackendView, ServiceView, StatusView};
+use super::view::{Admin, BackendView, FlowView, ServiceView, StatusView};
 use crate::engine::monotonic_now;
+use crate::flow::FlowQuestion;
+use crate::guard::GuardView;
 
 /// Version of this format. Fields may join it; what changes a meaning raises it.
 pub const PROTOCOL: u32 = 1;
@@ -52,6 +55,22 @@ pub enum Request {
     },
     /// The newest transitions.
     Transitions {
+        /// Those with a sequence above this.
+        #[serde(default)]
+        after: u64,
+    },
+    /// The pools whose last verdicts are held.
+    Guards,
+    /// End a hold.
+    ReleaseGuard {
+        /// Over this pool; `None` = all.
+        #[serde(default)]
+        pool: Option<String>,
+    },
+    /// What would become of a flow's packet now.
+    ExplainFlow(FlowQuestion),
+    /// The newest samples of dropped packets.
+    Drops {
         /// Those with a sequence above this.
         #[serde(default)]
         after: u64,
@@ -96,6 +115,14 @@ pub enum Reply {
         /// Dropped since the start because the queue was full.
         dropped: u64,
     },
+    /// To [`Request::Guards`].
+    Guards(Vec<GuardView>),
+    /// To [`Request::ReleaseGuard`]: the pools that were held.
+    Released(Vec<String>),
+    /// To [`Request::ExplainFlow`].
+    Flow(Box<FlowView>),
+    /// To [`Request::Drops`], oldest first.
+    Drops(Vec<DropView>),
     /// To [`Request::Polls`], oldest first.
     Polls(Vec<PollView>),
 }
@@ -196,6 +223,10 @@ fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply,
             let names = host.set_health(&read_pattern(&pattern)?, health.into())?;
             Reply::Set(names)
         }
+        Request::Guards => Reply::Guards(host.guards()),
+        Request::ReleaseGuard { pool } => Reply::Released(host.release_guard(pool.as_deref())?),
+        Request::ExplainFlow(question) => Reply::Flow(Box::new(host.explain_flow(&question)?)),
+        Request::Drops { after } => Reply::Drops(host.drops(after)),
         Request::Transitions { after } => {
             Reply::Transitions { transitions: journal.since(after), dropped: journal.dropped() }
         }

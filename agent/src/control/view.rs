@@ -3,8 +3,6 @@
 //! Numbers that need all 64 bits (registers, monotonic times) are decimal strings: a JSON number is
 //! a double to most readers, exact to 2^53 only.
 
-use std::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
 use sickbay_core::command::{Override, Verdict};
 use sickbay_core::plan::Rule;
@@ -12,8 +10,11 @@ use sickbay_shared::abi;
 
 /// The kernel's counters, summed over CPUs.
 mod counters;
+/// What would become of a flow's packet.
+mod flow;
 
 pub use counters::{BackendCountersView, GlobalCountersView, ServiceCountersView};
+pub use flow::{FlowBackendView, FlowEntryView, FlowServiceView, FlowSlotView, FlowView};
 
 /// A backend: what is configured, what its probes say, what the kernel did with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -253,22 +254,30 @@ impl From<RegistersView> for [u64; 8] {
 pub struct ServiceView {
     /// Its name.
     pub name: String,
-    /// The VIP.
-    pub address: IpAddr,
-    /// Destination port.
-    pub port: u16,
-    /// `tcp` or `udp`.
+    /// The VIP, or a prefix of them: `192.0.2.0/24`.
+    pub address: String,
+    /// Destination ports: `80`, `80,8000-8099` or `any`.
+    pub ports: String,
+    /// `tcp`, `udp`, `any`, or another by name or number.
     pub protocol: String,
     /// The name of its pool.
     pub pool: String,
+    /// The name of its backup pool.
+    pub backup: Option<String>,
     /// `observe` or `dsr`.
     pub mode: String,
-    /// `open` or `drop`: what new flows get when no backend takes any.
+    /// `open`, `drop` or `reset`: what new flows get when no backend takes any.
     pub all_sick: String,
     /// Backends of the pool that take new flows.
     pub healthy: u32,
     /// Backends of the pool.
     pub total: u32,
+    /// Whether the pool panics: too few of it take new flows.
+    pub panics: bool,
+    /// Backends of the backup pool that take new flows.
+    pub backup_healthy: u32,
+    /// Backends of the backup pool.
+    pub backup_total: u32,
     /// Slots of its table.
     pub slots: u32,
     /// Where its packets are met.

@@ -1,12 +1,19 @@
-//! Load, pin, link: the only file of the agent that names aya; its errors leave as one line.
+//! Load, pin, link: with its folder the only file of the agent that names aya; its errors leave as
+//! one line.
 //!
 //! Attaching is by bpf_link, which belongs to whoever holds or pins it. aya falls back from an XDP
 //! link to a netlink attach without a word (0.14, `Xdp::attach_to_if_index`); that is noticed
 //! here. TC has links from 6.6 on (TCX); below it, a filter on clsact.
 
+/// Samples of dropped packets.
+mod drops;
+/// The program that explains.
+mod explainer;
+
 use std::error::Error;
 use std::path::Path;
 
+use ::aya::maps::lpm_trie::{Key, LpmTrie};
 use ::aya::maps::{Array, HashMap, MapData};
 use ::aya::programs::links::{FdLink, PinnedLink};
 use ::aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
@@ -15,8 +22,13 @@ use ::aya::programs::{
     LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode as AyaXdpMode, tc,
 };
 use ::aya::{Ebpf, EbpfLoader};
-use sickbay_shared::abi::{self, Pool, Service, ServiceKey, TC_PROGRAM, XDP_PROGRAM};
+use sickbay_shared::abi::{
+    self, AddressPrefixKey, Pool, PortPrefixKey, Service, ServiceKey, TC_PROGRAM, XDP_PROGRAM,
+};
 use sickbay_shared::pod::Pod;
+
+pub use self::drops::DropRing;
+pub use self::explainer::Explainer;
 
 use super::error::KernelError;
 use super::pins::Pins;
@@ -83,6 +95,46 @@ impl Loaded {
         HashMap::<&mut MapData, [u8; 20], u32>::try_from(map)
             .and_then(|mut map| map.insert(bytes(key), index, 0))
             .map_err(|error| map_failed(abi::SERVICE_KEYS, &error))
+    }
+
+    pub(super) fn insert_address_prefix(
+        &mut self,
+        key: &AddressPrefixKey,
+        number: u32,
+    ) -> Result<(), KernelError> {
+        self.insert_prefix::<24, 20>(abi::ADDRESS_PREFIXES, key, number)
+    }
+
+    pub(super) fn insert_port_prefix(
+        &mut self,
+        key: &PortPrefixKey,
+        index: u32,
+    ) -> Result<(), KernelError> {
+        self.insert_prefix::<12, 8>(abi::PORT_PREFIXES, key, index)
+    }
+
+    /// Puts `value` into an LPM trie; a key's first word is its length in bits.
+    fn insert_prefix<const KEY: usize, const MATCHED: usize>(
+        &mut self,
+        name: &'static str,
+        key: &impl Pod,
+        value: u32,
+    ) -> Result<(), KernelError> {
+        let key = bytes::<_, KEY>(key);
+        let (bits, matched) = key.split_first_chunk().expect("a key begins with its length");
+        let matched: [u8; MATCHED] = matched.try_into().expect("the rest of the key");
+        let key = Key::new(u32::from_ne_bytes(*bits), matched);
+        let map = self.ebpf.map_mut(name).expect("load checked that it is there");
+        LpmTrie::<&mut MapData, [u8; MATCHED], u32>::try_from(map)
+            .and_then(|mut map| map.insert(&key, value, 0))
+            .map_err(|error| map_failed(name, &error))
+    }
+
+    /// The samples of dropped packets; once.
+    pub(super) fn take_drops(&mut self) -> Result<DropRing, KernelError> {
+        let map = self.ebpf.take_map(abi::DROPS);
+        let map = map.ok_or(KernelError::NotInObject { name: abi::DROPS })?;
+        DropRing::new(map).map_err(|error| map_failed(abi::DROPS, &error))
     }
 
     pub(super) fn insert_pool(&mut self, index: u32, pool: &Pool) -> Result<(), KernelError> {
@@ -247,6 +299,11 @@ fn program_not_loaded(error: &ProgramError) -> KernelError {
         })
         .unwrap_or("no log");
     KernelError::Load { reason: format!("{io_error}; the verifier says: {last}") }
+}
+
+fn map_not_there(map: &'static str) -> KernelError {
+    let reason = "it is not pinned: no agent of this instance has started steering".to_owned();
+    KernelError::Map { map, reason }
 }
 
 fn map_failed(map: &'static str, error: &dyn Error) -> KernelError {

@@ -3,9 +3,9 @@
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use sickbay_shared::abi::{self, Pool, Service, ServiceKey};
+use sickbay_shared::abi::{self, AddressPrefixKey, Pool, PortPrefixKey, Service, ServiceKey};
 
-use super::aya::Loaded;
+use super::aya::{DropRing, Loaded};
 use super::counters::Counters;
 use super::error::KernelError;
 use super::pins::Pins;
@@ -104,6 +104,15 @@ impl Datapath {
         Board::open(self.pins.directory())
     }
 
+    /// The samples of dropped packets; they have one reader, and this is it.
+    ///
+    /// # Errors
+    ///
+    /// They were taken before.
+    pub fn take_drops(&mut self) -> Result<DropRing, KernelError> {
+        self.loaded.take_drops()
+    }
+
     /// The counters.
     ///
     /// # Errors
@@ -129,6 +138,32 @@ impl Datapath {
     /// The map is full.
     pub fn insert_service_key(&mut self, key: &ServiceKey, index: u32) -> Result<(), KernelError> {
         self.loaded.insert_service_key(key, index)
+    }
+
+    /// Says that addresses of prefix `key` have this number among the port prefixes.
+    ///
+    /// # Errors
+    ///
+    /// The map is full.
+    pub fn insert_address_prefix(
+        &mut self,
+        key: &AddressPrefixKey,
+        number: u32,
+    ) -> Result<(), KernelError> {
+        self.loaded.insert_address_prefix(key, number)
+    }
+
+    /// Says that packets of port prefix `key` are for the service `index`.
+    ///
+    /// # Errors
+    ///
+    /// The map is full.
+    pub fn insert_port_prefix(
+        &mut self,
+        key: &PortPrefixKey,
+        index: u32,
+    ) -> Result<(), KernelError> {
+        self.loaded.insert_port_prefix(key, index)
     }
 
     /// Says where pool `index` stands in the bitmaps.

@@ -134,6 +134,12 @@ pub enum KernelError {
         /// What went wrong.
         reason: String,
     },
+    /// The kernel did not run the program that explains.
+    #[error("the kernel does not explain a packet: {reason}")]
+    Explain {
+        /// What it said.
+        reason: String,
+    },
     /// A query to the kernel failed.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),

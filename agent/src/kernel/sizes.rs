@@ -6,6 +6,8 @@ use sickbay_shared::limits::{
     WORD_BACKENDS,
 };
 
+use crate::fleet::Fleet;
+
 /// What the maps must have room for. A zero counts as one: no map is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
@@ -61,7 +63,31 @@ impl Sizes {
     /// Embryonic entries per address family unless configured otherwise.
     pub const EMBRYONIC_DEFAULT: u32 = 16_384;
     /// Datagrams in fragments unless configured otherwise.
-    pub const FRAGMENTS_DEFAULT: u32 = 4096;
+    pub const FRAGMENTS_DEFAULT: u32 = 8192;
+
+    /// The room that the maps need for `fleet`, probed by `shards` threads.
+    #[must_use]
+    pub fn of(fleet: &Fleet, shards: u32) -> Self {
+        let count = |length: usize| u32::try_from(length).expect("counts are below 2^32");
+        let words = fleet.pools.iter().map(|pool| pool.first_word + pool.word_count).max();
+        let tables = fleet.services.iter().flat_map(|service| {
+            let backup = service.backup.map(|backup| backup.slot_first + backup.slot_count);
+            [Some(service.slot_first + service.slot_count), backup]
+        });
+        Self {
+            shards,
+            backends: words.unwrap_or(0) * WORD_BACKENDS,
+            targets: count(fleet.targets.len()),
+            services: count(fleet.services.len()),
+            slots: tables.flatten().max().unwrap_or(0),
+            pools: count(fleet.pools.len()),
+            flows: fleet.steering.flow_entries,
+            service_keys: count(fleet.service_keys.exact.len()),
+            address_prefixes: count(fleet.service_keys.networks.len()),
+            port_prefixes: count(fleet.service_keys.ports.len()),
+            ..Self::default()
+        }
+    }
 
     /// Entries of the map `name` (of a ring buffer: its bytes); `None` for a name that is not in
     /// the ABI.
@@ -144,7 +170,7 @@ mod tests {
         };
         assert_eq!(nothing.maps().count(), 26);
         assert!(nothing.maps().all(|(name, entries)| entries == 1 || name == "DROPS"));
-        assert_eq!(nothing.entries("DROPS"), Some(65_536));
+        assert_eq!(nothing.entries("DROPS"), Some(262_144));
         assert_eq!(nothing.entries("NOT_A_MAP"), None);
     }
 

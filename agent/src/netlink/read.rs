@@ -52,6 +52,7 @@ pub(super) fn interface(link: &LinkMessage) -> Interface {
         name: String::new(),
         mac: None,
         up: link.header.flags.contains(LinkFlags::Up),
+        running: link.header.flags.contains(LinkFlags::Running),
         xdp: None,
     };
     for attribute in &link.attributes {

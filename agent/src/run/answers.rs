@@ -11,20 +11,28 @@ use sickbay_core::text::OutcomeText;
 use sickbay_shared::abi::{BackendCounters, STATE_HEALTHY, TargetRecord};
 
 use crate::board::{Board, coarse_now_ns};
+use crate::control::drops::{DropView, Drops};
 use crate::control::host::{ControlError, Host};
 use crate::control::journal::Journal;
 use crate::control::pattern::Pattern;
 use crate::control::view::{
-    Admin, AttachedView, BackendView, PercentilesView, ProbeState, ServiceView, ShardView,
-    StatusView,
+    Admin, AttachedView, BackendView, FlowView, PercentilesView, ProbeState, ServiceView,
+    ShardView, StatusView,
 };
 use crate::engine::monotonic_now;
-use crate::fleet::{AllSick, Backend, Fleet, Mode, Probe, Protocol, Service};
+use crate::fleet::{Backend, Fleet, Probe, Service, shown_network};
+use crate::flow::FlowQuestion;
 use crate::graph;
-use crate::kernel::{Attached, AttachedMode, Counters};
+use crate::guard::{GuardView, Guards};
+use crate::kernel::{Attached, AttachedMode, Counters, Explainer};
 use crate::shard::{RequestError, ShardRequest, Shards};
 
 use super::unprobed::Unprobed;
+
+/// Dropped packets and held verdicts.
+mod evidence;
+/// What would become of a flow's packet.
+mod flow;
 
 /// What [`Host`] is answered from.
 #[derive(Debug)]
@@ -40,6 +48,10 @@ pub(super) struct Answers {
     /// By fleet backend.
     words: RwLock<Box<[Override]>>,
     attached: RwLock<Vec<Attached>>,
+    guards: Option<Arc<Guards>>,
+    drops: Drops,
+    /// Loaded when it is first asked.
+    explainer: Mutex<Option<Explainer>>,
 }
 
 impl Answers {
@@ -51,6 +63,7 @@ impl Answers {
         journal: Arc<Journal>,
         counters: Counters,
     ) -> Self {
+        let guards = Guards::new(&fleet).map(Arc::new);
         let words = vec![Override::Auto; fleet.backends.len()].into();
         let unprobed = Unprobed::new(Arc::clone(&board), Arc::clone(&journal));
         Self {
@@ -63,7 +76,15 @@ impl Answers {
             shards: Mutex::new(None),
             words: RwLock::new(words),
             attached: RwLock::new(Vec::new()),
+            guards,
+            drops: Drops::default(),
+            explainer: Mutex::new(None),
         }
+    }
+
+    /// The board that is answered from.
+    pub(super) fn board(&self) -> &Board {
+        &self.board
     }
 
     /// The shards run.
@@ -157,20 +178,35 @@ impl Answers {
         })
     }
 
+    /// Backends of a pool that take new flows.
+    fn pool_count(&self, pool: usize) -> u32 {
+        u32::try_from(self.board.pool_count(index_of(pool))).unwrap_or(u32::MAX)
+    }
+
+    /// Backends of a pool.
+    fn pool_total(&self, pool: usize) -> u32 {
+        let backends = self.fleet.pools[pool].backends.len();
+        u32::try_from(backends).expect("backends are counted in u32")
+    }
+
     fn service_view(&self, index: u32, service: &Service) -> ServiceView {
         let pool = &self.fleet.pools[service.pool];
         let counters = self.is_attached().then(|| self.counters.service(index).ok()).flatten();
-        let pool_index = u32::try_from(service.pool).expect("pools are counted in u32");
+        let backup = service.backup.map(|backup| backup.pool);
         ServiceView {
             name: service.name.clone(),
-            address: service.address,
-            port: service.port,
-            protocol: protocol_word(service.protocol).to_owned(),
+            address: shown_network(service.traffic.network),
+            ports: service.traffic.ports.to_string(),
+            protocol: service.traffic.protocol.to_string(),
             pool: pool.name.clone(),
-            mode: mode_word(service.mode).to_owned(),
-            all_sick: all_sick_word(service.all_sick).to_owned(),
-            healthy: u32::try_from(self.board.pool_count(pool_index)).unwrap_or(u32::MAX),
-            total: u32::try_from(pool.backends.len()).expect("backends are counted in u32"),
+            backup: backup.map(|backup| self.fleet.pools[backup].name.clone()),
+            mode: service.mode.word().to_owned(),
+            all_sick: service.all_sick.word().to_owned(),
+            healthy: self.pool_count(service.pool),
+            total: self.pool_total(service.pool),
+            panics: self.board.pool_panics(index_of(service.pool)),
+            backup_healthy: backup.map_or(0, |backup| self.pool_count(backup)),
+            backup_total: backup.map_or(0, |backup| self.pool_total(backup)),
             slots: service.slot_count,
             attached: self.attached_views(),
             counters: counters.map(Into::into),
@@ -260,6 +296,22 @@ impl Host for Answers {
         }
         Ok(names)
     }
+
+    fn guards(&self) -> Vec<GuardView> {
+        self.guards.as_ref().map_or_else(Vec::new, |guards| guards.views(monotonic_now()))
+    }
+
+    fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError> {
+        self.release(pool)
+    }
+
+    fn explain_flow(&self, question: &FlowQuestion) -> Result<FlowView, ControlError> {
+        self.explain(question)
+    }
+
+    fn drops(&self, after: u64) -> Vec<DropView> {
+        self.drops.since(after)
+    }
 }
 
 impl Answers {
@@ -311,6 +363,11 @@ impl Answers {
             count: all.len(),
         })
     }
+}
+
+/// A pool's index in the maps.
+fn index_of(pool: usize) -> u32 {
+    u32::try_from(pool).expect("pools are counted in u32")
 }
 
 /// One moment on both clocks.
@@ -375,26 +432,5 @@ fn attached_view(attached: &Attached) -> AttachedView {
         interface: attached.interface.clone(),
         program: program.to_owned(),
         mode: mode.to_owned(),
-    }
-}
-
-const fn protocol_word(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Tcp => "tcp",
-        Protocol::Udp => "udp",
-    }
-}
-
-const fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Observe => "observe",
-        Mode::Dsr => "dsr",
-    }
-}
-
-const fn all_sick_word(all_sick: AllSick) -> &'static str {
-    match all_sick {
-        AllSick::Open => "open",
-        AllSick::Drop => "drop",
     }
 }

@@ -8,39 +8,18 @@ use std::net::IpAddr;
 use sickbay_core::hash;
 use sickbay_core::maglev::{self, Member};
 use sickbay_shared::abi;
-use sickbay_shared::abi::{BackendRef, Header, ServiceKey, Slot};
-use sickbay_shared::limits::{
-    DROP_RECORDS_PER_SECOND, EMBRYONIC_INSERTS_PER_SECOND, FLOW_INSERTS_PER_SECOND,
-    REPLIES_PER_SECOND, WORD_BACKENDS,
-};
+use sickbay_shared::abi::{BackendRef, Header, Slot};
 
 use crate::address::Address;
-use crate::board::Board;
-use crate::fleet::{AllSick, Fleet, Mode, OnSick, Pool, Protocol, Service};
+use crate::board::{Board, PanicCounts};
+use crate::fleet::{AllSick, Fleet, HashBy, Mode, OnSick, Service, Stale};
 use crate::kernel::{Datapath, KernelError, Sizes};
+use crate::service_keys::address_bytes;
 
 /// A heartbeat older than this is stale: ten ticks of the engine, rounded up.
-const HEARTBEAT_LIMIT_NS: u64 = 500_000_000;
+pub(super) const HEARTBEAT_LIMIT_NS: u64 = 500_000_000;
 /// The first use of every index.
 const GENERATION: u32 = 1;
-
-/// The room that the maps need for `fleet`, probed by `shards` threads.
-#[must_use]
-pub(super) fn sizes(fleet: &Fleet, shards: u32) -> Sizes {
-    let count = |length: usize| u32::try_from(length).expect("counts are below 2^32");
-    let words = fleet.pools.iter().map(|pool| pool.first_word + pool.word_count).max();
-    let slots = fleet.services.iter().map(|service| service.slot_first + service.slot_count).max();
-    Sizes {
-        shards,
-        backends: words.unwrap_or(0) * WORD_BACKENDS,
-        targets: count(fleet.targets.len()),
-        services: count(fleet.services.len()),
-        service_keys: count(fleet.services.len()),
-        slots: slots.unwrap_or(0),
-        pools: count(fleet.pools.len()),
-        ..Sizes::default()
-    }
-}
 
 /// Where a fleet is put.
 #[derive(Clone, Copy, Debug)]
@@ -74,24 +53,49 @@ pub(super) fn lay_out(
         datapath.insert_pool(index, &record)?;
     }
     for (index, service) in (0..).zip(&fleet.services) {
-        let pool = &fleet.pools[service.pool];
-        board.write_slots(service.slot_first, &table(fleet, service, pool));
+        let own = (service.pool, service.slot_count);
+        board.write_slots(service.slot_first, &table(fleet, service.seed, own));
+        if let Some(backup) = &service.backup {
+            let own = (backup.pool, backup.slot_count);
+            board.write_slots(backup.slot_first, &table(fleet, service.seed, own));
+        }
         datapath.set_service(&record(service, index))?;
-        datapath.insert_service_key(&key(service), index)?;
+    }
+    // A key last: whatever it leads to is there.
+    let keys = &fleet.service_keys;
+    for (key, service) in &keys.ports {
+        datapath.insert_port_prefix(key, *service)?;
+    }
+    for (key, number) in keys.address_prefixes() {
+        datapath.insert_address_prefix(&key, number)?;
+    }
+    for (key, service) in keys.service_keys() {
+        datapath.insert_service_key(&key, service)?;
     }
     let header = Header {
         shard_count: place.shards,
         generation: place.generation,
-        backend_count: sizes(fleet, place.shards).backends,
+        backend_count: Sizes::of(fleet, place.shards).backends,
         target_count: u32::try_from(fleet.targets.len()).expect("targets are counted in u32"),
         heartbeat_limit_ns: HEARTBEAT_LIMIT_NS,
-        embryonic_inserts_per_second: EMBRYONIC_INSERTS_PER_SECOND,
-        flow_inserts_per_second: FLOW_INSERTS_PER_SECOND,
-        replies_per_second: REPLIES_PER_SECOND,
-        drop_records_per_second: DROP_RECORDS_PER_SECOND,
+        embryonic_inserts_per_second: fleet.steering.syn_entries_per_second,
+        flow_inserts_per_second: fleet.steering.flow_entries_per_second,
+        replies_per_second: fleet.steering.answers_per_second,
+        drop_records_per_second: fleet.steering.drop_samples_per_second,
+        flags: if keys.has_prefixes() { abi::HEADER_HAS_PREFIXES } else { 0 },
         ..Header::default()
     };
     board.write_header(&header).map_err(|source| LayoutError::BootId { source })
+}
+
+/// Says from when on each pool panics; how many of it take new flows is looked at now.
+pub(super) fn lay_out_panics(fleet: &Fleet, board: &Board) {
+    for (index, pool) in (0..).zip(&fleet.pools) {
+        if let Some(panic) = pool.panic {
+            let members = u32::try_from(pool.backends.len()).expect("backends are counted in u32");
+            board.set_panic(index, PanicCounts::of(panic, members));
+        }
+    }
 }
 
 /// Why the fleet could not be laid out.
@@ -112,7 +116,7 @@ fn lay_out_backends(fleet: &Fleet, board: &Board, shard_of: &[u32]) {
     for (backend, &shard) in fleet.backends.iter().zip(shard_of) {
         // A unix socket is nowhere a packet could go, and no service is over its pool.
         let inet = backend.address.inet();
-        let (address, family) = inet.map_or(([0; 16], 0), |inet| address(inet.ip()));
+        let (address, family) = inet.map_or(([0; 16], 0), |inet| address_bytes(inet.ip()));
         let record = abi::Backend {
             generation: GENERATION,
             address,
@@ -131,9 +135,9 @@ fn lay_out_backends(fleet: &Fleet, board: &Board, shard_of: &[u32]) {
     }
 }
 
-/// A service's Maglev table: all slots settled.
-fn table(fleet: &Fleet, service: &Service, pool: &Pool) -> Vec<Slot> {
-    let backends = &fleet.backends[pool.backends.clone()];
+/// The Maglev table of a pool: all slots settled.
+fn table(fleet: &Fleet, seed: u64, (pool, slot_count): (usize, u32)) -> Vec<Slot> {
+    let backends = &fleet.backends[fleet.pools[pool].backends.clone()];
     let members: Vec<Member> = backends
         .iter()
         .map(|backend| Member {
@@ -141,7 +145,7 @@ fn table(fleet: &Fleet, service: &Service, pool: &Pool) -> Vec<Slot> {
             weight: backend.weight,
         })
         .collect();
-    maglev::fill(&members, service.seed, service.slot_count)
+    maglev::fill(&members, seed, slot_count)
         .into_iter()
         .map(|member| {
             let index = backends[member as usize].index;
@@ -162,22 +166,18 @@ fn member_identity(address: &Address) -> u64 {
     hash::seeded(identity, 0)
 }
 
-fn key(service: &Service) -> ServiceKey {
-    let (address, family) = address(service.address);
-    let protocol = match service.protocol {
-        Protocol::Tcp => 6,
-        Protocol::Udp => 17,
-    };
-    ServiceKey { address, port: service.port.to_be_bytes(), protocol, family }
-}
-
 fn record(service: &Service, index: u32) -> abi::Service {
+    let pool = |pool: usize| u32::try_from(pool).expect("pools are counted in u32");
+    let backup = service.backup;
     abi::Service {
         hash_seed: service.seed,
         index,
-        pool: u32::try_from(service.pool).expect("pools are counted in u32"),
+        pool: pool(service.pool),
         slot_first: service.slot_first,
         slot_count: service.slot_count,
+        backup_pool: backup.map_or(abi::POOL_NONE, |backup| pool(backup.pool)),
+        backup_slot_first: backup.map_or(0, |backup| backup.slot_first),
+        backup_slot_count: backup.map_or(0, |backup| backup.slot_count),
         mode: match service.mode {
             Mode::Observe => abi::MODE_OBSERVE,
             Mode::Dsr => abi::MODE_DSR,
@@ -185,26 +185,28 @@ fn record(service: &Service, index: u32) -> abi::Service {
         all_sick: match service.all_sick {
             AllSick::Open => abi::ALL_SICK_OPEN,
             AllSick::Drop => abi::ALL_SICK_DROP,
+            AllSick::Reset => abi::ALL_SICK_RESET,
         },
-        on_sick_tcp: match service.on_sick {
-            OnSick::Keep => abi::ON_SICK_KEEP,
+        on_sick_tcp: on_sick(service.on_sick_tcp),
+        on_sick_udp: on_sick(service.on_sick_udp),
+        stale: match service.stale {
+            Stale::Last => abi::STALE_LAST,
+            Stale::Open => abi::STALE_OPEN,
         },
-        // UDP has no end by which a flow would leave a sick backend.
-        on_sick_udp: abi::ON_SICK_REHASH,
-        backup_pool: abi::POOL_NONE,
+        hash_by: match service.hash {
+            HashBy::Flow => abi::HASH_BY_FLOW,
+            HashBy::Source => abi::HASH_BY_SOURCE,
+        },
         udp_idle_ns: service.udp_idle_ns,
+        stale_after_ns: service.stale_after_ns,
         ..abi::Service::default()
     }
 }
 
-/// Sixteen bytes and the family, as the maps want them.
-fn address(ip: IpAddr) -> ([u8; 16], u8) {
-    match ip {
-        IpAddr::V4(ip) => {
-            let mut bytes = [0; 16];
-            bytes[..4].copy_from_slice(&ip.octets());
-            (bytes, 4)
-        }
-        IpAddr::V6(ip) => (ip.octets(), 6),
+const fn on_sick(policy: OnSick) -> u8 {
+    match policy {
+        OnSick::Keep => abi::ON_SICK_KEEP,
+        OnSick::Rehash => abi::ON_SICK_REHASH,
+        OnSick::Reset => abi::ON_SICK_RESET,
     }
 }

@@ -1,8 +1,14 @@
 //! The subcommands against a served agent: what is typed, what is printed.
 
+use std::process::ExitCode;
+
 use clap::Args;
 use sickbay::cli::backend::{self, BackendArgs};
+use sickbay::cli::drops::{self, DropsArgs};
+use sickbay::cli::explain::flow::{self, FlowArgs};
+use sickbay::cli::guard::{self, GuardArgs};
 use sickbay::cli::listing::Screen;
+use sickbay::cli::ready::{self, ReadyArgs};
 use sickbay::cli::service::{self, ServiceArgs};
 use sickbay::cli::status::{self, StatusArgs};
 use sickbay::control::host::Host as _;
@@ -153,4 +159,82 @@ fn names_that_lead_out_of_the_run_root_are_refused() {
         let parsed = command.try_get_matches_from(["sickbay", "--instance", name]);
         assert_eq!(parsed.expect_err("no instance name").exit_code(), 2, "{name}");
     }
+}
+
+#[test]
+fn ready_answers_by_its_exit_status() {
+    let served = Served::new(Fake::new(), Options::default());
+    let ask = |words: &[&str]| {
+        let mut out = Vec::new();
+        let code = ready::run_on(&typed::<ReadyArgs>(&served, words), &mut out)?;
+        anyhow::Ok((code, String::from_utf8(out)?))
+    };
+    let (code, text) = ask(&["www"]).expect("an answer");
+    assert_eq!(code, ExitCode::SUCCESS);
+    assert_eq!(text, "www: ready: 1 of 2 backends of pool web takes new flows\n");
+    let error = ask(&["ww"]).expect_err("there is none").to_string();
+    assert_eq!(error, "there is no service \"ww\"; did you mean \"www\"?");
+    let (_, json) = ask(&["www", "-o", "json"]).expect("an answer");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json["ready"], &json["pool"]["healthy"]), (&true.into(), &1.into()));
+}
+
+#[test]
+fn ready_has_an_exit_status_of_its_own_when_no_agent_runs() {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = root.path().to_str().expect("a plain path");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_sickbay"))
+        .args(["ready", "www", "--instance", "nobody", "--run-directory", path])
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("sickbay: "));
+}
+
+#[test]
+fn held_pools_are_listed_and_released() {
+    let served = Served::new(Fake::new(), Options::default());
+    let ask = |words: &[&str]| {
+        let mut out = Vec::new();
+        guard::run_on(&typed::<GuardArgs>(&served, words), &mut out)?;
+        anyhow::Ok(String::from_utf8(out)?)
+    };
+    let text = ask(&["list"]).expect("a list");
+    assert!(text.starts_with("web: 2 backends turned sick at once and this host probed late"));
+    assert_eq!(ask(&["release"]).expect("it was held"), "web: released\n");
+    assert!(ask(&["release", "api"]).expect_err("no such pool").to_string().contains("api"));
+}
+
+#[test]
+fn drops_are_shown_of_one_service_and_up_to_a_count() {
+    let served = Served::new(Fake::new(), Options::default());
+    let ask = |words: &[&str]| {
+        let mut out = Vec::new();
+        drops::run_on(&typed::<DropsArgs>(&served, words), &mut out).expect("an answer");
+        String::from_utf8(out).expect("text")
+    };
+    assert_eq!(ask(&[]).lines().count(), 3);
+    let line = "2026-11-29T17:30:28.250Z www tcp 192.0.2.1:40000 > 198.51.100.1:80: no backend \
+                takes new flows";
+    assert_eq!(ask(&["--service", "www"]), format!("{line}\n{line}\n"));
+    assert_eq!(ask(&["--follow", "-c", "2"]).lines().count(), 2);
+    let json: serde_json::Value = serde_json::from_str(&ask(&["-o", "json"])).expect("JSON");
+    assert_eq!(json[2]["sequence"], 3);
+}
+
+#[test]
+fn flow_is_asked_about_as_it_was_typed() {
+    let served = Served::new(Fake::new(), Options::default());
+    let ask = |words: &[&str]| {
+        let mut out = Vec::new();
+        flow::run_on(&typed::<FlowArgs>(&served, words), &mut out)?;
+        anyhow::Ok(String::from_utf8(out)?)
+    };
+    let text = ask(&["192.0.2.1:40000", "198.51.100.1:80", "tcp"]).expect("an answer");
+    assert_eq!(text, "Outcome    passed: port 80 was asked for\n");
+    let json = ask(&["192.0.2.1:40000", "198.51.100.1:80", "tcp", "-o", "json"]).expect("JSON");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["outcome"], "passed");
+    let error = ask(&["192.0.2.1", "198.51.100.1:80", "tcp"]).expect_err("no port").to_string();
+    assert_eq!(error, "192.0.2.1 has no port: write ADDRESS:PORT for tcp and udp");
 }

@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 
 use sickbay::control::claim::Claim;
 use sickbay::control::client::Client;
+use sickbay::control::drops::DropView;
 use sickbay::control::host::{ControlError, Host};
 use sickbay::control::journal::Journal;
 use sickbay::control::pattern::Pattern;
 use sickbay::control::protocol::{Reply, ResponseLine};
 use sickbay::control::server::{ControlServer, Options};
 use sickbay::control::view::{
-    Admin, AttachedView, BackendCountersView, BackendView, ProbeState, RuleView,
+    Admin, AttachedView, BackendCountersView, BackendView, FlowView, ProbeState, RuleView,
     ServiceCountersView, ServiceView, ShardView, StatusView,
 };
+use sickbay::flow::FlowQuestion;
+use sickbay::guard::GuardView;
 use sickbay_core::command::Override;
 use tempfile::TempDir;
 
@@ -59,14 +62,18 @@ impl Host for Fake {
     fn services(&self) -> Vec<ServiceView> {
         vec![ServiceView {
             name: "www".to_owned(),
-            address: [198, 51, 100, 1].into(),
-            port: 80,
+            address: "198.51.100.1".to_owned(),
+            ports: "80".to_owned(),
             protocol: "tcp".to_owned(),
             pool: "web".to_owned(),
+            backup: None,
             mode: "dsr".to_owned(),
             all_sick: "open".to_owned(),
             healthy: 1,
             total: 2,
+            panics: false,
+            backup_healthy: 0,
+            backup_total: 0,
             slots: 1021,
             attached: vec![attached()],
             counters: Some(ServiceCountersView { new_flows: 31, ..Default::default() }),
@@ -110,6 +117,41 @@ impl Host for Fake {
             return Err(ControlError::NoBackendMatches { pattern: pattern.as_str().to_owned() });
         }
         Ok(names)
+    }
+
+    fn guards(&self) -> Vec<GuardView> {
+        let evidence = "this host probed late".to_owned();
+        vec![GuardView { pool: "web".to_owned(), evidence, fallen: 2, left_ms: 5_000 }]
+    }
+
+    fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError> {
+        match pool {
+            None | Some("web") => Ok(vec!["web".to_owned()]),
+            Some(other) => Err(ControlError::Failed { what: format!("no pool {other:?}") }),
+        }
+    }
+
+    fn explain_flow(&self, question: &FlowQuestion) -> Result<FlowView, ControlError> {
+        let because = format!("port {} was asked for", question.destination.port);
+        let outcome = "passed".to_owned();
+        Ok(FlowView { outcome, because, ..FlowView::default() })
+    }
+
+    fn drops(&self, after: u64) -> Vec<DropView> {
+        let view = |sequence, service: &str| DropView {
+            sequence,
+            at_unix_ms: 1_795_973_428_250,
+            source: "192.0.2.1:40000".to_owned(),
+            destination: "198.51.100.1:80".to_owned(),
+            protocol: "tcp".to_owned(),
+            size_bytes: 74,
+            service: service.to_owned(),
+            backend: None,
+            reason: "none_takes_new".to_owned(),
+            observe: false,
+        };
+        let all = [view(1, "www"), view(2, "other"), view(3, "www")];
+        all.into_iter().filter(|view| after < view.sequence).collect()
     }
 }
 

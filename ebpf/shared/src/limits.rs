@@ -21,6 +21,8 @@ pub const POOL_BACKENDS_MAX: u32 = POOL_WORDS_MAX * WORD_BACKENDS;
 pub const REHASH_TRIES: u32 = 32;
 /// Services one instance can hold.
 pub const SERVICES_MAX: u32 = 4096;
+/// Entries of [`PORT_PREFIXES`](crate::abi::PORT_PREFIXES): what the services' ports may come to.
+pub const PORT_PREFIXES_MAX: u32 = 1 << 20;
 /// Shards (probing threads, one per core) one instance can have.
 pub const SHARDS_MAX: u32 = 256;
 /// Slots in the smallest Maglev table.
@@ -36,7 +38,7 @@ pub const SYN_RETRANSMIT_NS: u64 = 8_000_000_000;
 pub const EMBRYONIC_LIFE_NS: u64 = 60_000_000_000;
 /// Bytes of the ring buffer [`DROPS`](crate::abi::DROPS): a power of two, whole pages of any size
 /// up to 64 KiB.
-pub const DROPS_BYTES: u32 = 1 << 16;
+pub const DROPS_BYTES: u32 = 1 << 18;
 /// [`Header::embryonic_inserts_per_second`](crate::abi::Header) unless configured otherwise: a SYN
 /// flood on a sick slot costs a CPU at most a tenth of its time (0.8 µs for each entry).
 pub const EMBRYONIC_INSERTS_PER_SECOND: u32 = 100_000;

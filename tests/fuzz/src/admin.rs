@@ -1,11 +1,14 @@
 //! The admin socket: any bytes as a request's line, and as an answer that a client reads.
 
 use sickbay::control::client;
+use sickbay::control::drops::DropView;
 use sickbay::control::host::{ControlError, Host};
 use sickbay::control::journal::Journal;
 use sickbay::control::pattern::Pattern;
 use sickbay::control::protocol::{self, ErrorReply, PROTOCOL, ResponseLine};
-use sickbay::control::view::{BackendView, ServiceView, StatusView};
+use sickbay::control::view::{BackendView, FlowView, ServiceView, StatusView};
+use sickbay::flow::FlowQuestion;
+use sickbay::guard::GuardView;
 use sickbay_core::command::Override;
 
 use crate::memory::measured;
@@ -109,5 +112,25 @@ impl Host for Fixed {
             return Err(ControlError::NoBackendMatches { pattern: pattern.as_str().to_owned() });
         }
         Ok(names)
+    }
+
+    fn guards(&self) -> Vec<GuardView> {
+        Vec::new()
+    }
+
+    fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError> {
+        match pool {
+            None | Some("web") => Ok(Vec::new()),
+            Some(other) => Err(ControlError::Failed { what: format!("no pool {other:?}") }),
+        }
+    }
+
+    fn explain_flow(&self, question: &FlowQuestion) -> Result<FlowView, ControlError> {
+        let because = format!("port {} was asked for", question.destination.port);
+        Ok(FlowView { because, ..FlowView::default() })
+    }
+
+    fn drops(&self, _: u64) -> Vec<DropView> {
+        Vec::new()
     }
 }

@@ -126,6 +126,23 @@ impl Agent {
         Ok(self.child.wait()?)
     }
 
+    /// Stops it where it stands (SIGSTOP), as a host that hangs would, until
+    /// [`Self::resume`].
+    ///
+    /// # Errors
+    /// When it is gone already.
+    pub fn pause(&self) -> Result<()> {
+        kill(process_of(&self.child), Signal::SIGSTOP).context("cannot stop the agent")
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// When it is gone already.
+    pub fn resume(&self) -> Result<()> {
+        kill(process_of(&self.child), Signal::SIGCONT).context("cannot let the agent go on")
+    }
+
     fn wait_until_ready(&mut self, attached: usize) -> Result<()> {
         wait_until("the agent has judged every backend and is attached", PATIENCE, || {
             if let Ok(Some(status)) = self.child.try_wait() {

@@ -38,7 +38,7 @@ enum Members {
 }
 
 /// All suites, the quick ones first.
-pub(crate) const SUITES: [Suite; 7] = [
+pub(crate) const SUITES: [Suite; 8] = [
     Suite {
         name: "unit",
         what: "core, shared, agent, lab, xtask; no privilege",
@@ -68,6 +68,12 @@ pub(crate) const SUITES: [Suite; 7] = [
         what: "real servers die under load",
         budget: Duration::from_secs(300),
         members: Members::Named(&["end_to_end", "real_servers"]),
+    },
+    Suite {
+        name: "policies",
+        what: "services of every kind; few healthy backends, or none",
+        budget: Duration::from_secs(300),
+        members: Members::Named(&["policies"]),
     },
     Suite {
         name: "scale",
@@ -276,6 +282,7 @@ mod tests {
             "board",
             "attach",
             "end_to_end",
+            "policies",
             "bad_input",
             "scale",
             "conformance",

@@ -1,0 +1,88 @@
+//! What the main thread looks at several times a second: alarms, holds of the guard, samples of
+//! dropped packets.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::board::coarse_now_ns;
+use crate::control::journal::{Journal, Transition, Why};
+use crate::control::view::ProbeState;
+use crate::engine::monotonic_now;
+use crate::fleet::Fleet;
+use crate::guard::{Evidence, Guards, Happening};
+use crate::kernel::DropRing;
+use crate::links::Links;
+use crate::netlink::NetlinkError;
+
+use super::alarms::Alarms;
+use super::answers::Answers;
+
+/// Samples taken at one look at most, so that a flood of them holds up no signal.
+const DROPS_PER_LOOK_MAX: usize = 1024;
+
+/// The main thread's side of it.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    alarms: Alarms,
+    drops: DropRing,
+    /// Kept for its thread; `None` without a guard.
+    _links: Option<Links>,
+}
+
+impl Lookout {
+    /// Looks from now on.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell of links.
+    pub(super) fn new(
+        fleet: &Fleet,
+        answers: &Answers,
+        drops: DropRing,
+    ) -> Result<Self, NetlinkError> {
+        let links = answers.guards().map(|guards| watch_links(fleet, guards)).transpose()?;
+        Ok(Self { alarms: Alarms::new(fleet, answers.board()), drops, _links: links })
+    }
+
+    /// Looks once.
+    pub(super) fn look(&mut self, fleet: &Fleet, answers: &Answers, journal: &Journal) {
+        for alarm in self.alarms.look(fleet, answers.board(), coarse_now_ns()) {
+            alarm.log();
+        }
+        for _ in 0..DROPS_PER_LOOK_MAX {
+            let Some(record) = self.drops.take() else { break };
+            answers.keep_drop(&record);
+        }
+        if let Some(guards) = answers.guards() {
+            for happening in guards.on_time(monotonic_now()) {
+                journal.push(transition(happening));
+            }
+        }
+    }
+}
+
+/// Tells the guards of links and gateways that are lost.
+fn watch_links(fleet: &Fleet, guards: &Arc<Guards>) -> Result<Links, NetlinkError> {
+    let guards = Arc::clone(guards);
+    let inet = fleet.targets.iter().filter_map(|target| target.address.inet());
+    let addresses: Vec<IpAddr> = inet.map(|address| address.ip()).collect();
+    Links::watch(addresses.into_iter(), move |lost| {
+        tracing::warn!("{lost}");
+        guards.sign(Evidence::Link, monotonic_now());
+    })
+}
+
+/// As it goes into the journal: told of the pool, whose backends' verdicts are as they were.
+fn transition(happening: Happening) -> Transition {
+    let Happening { pool, text, at_ns } = happening;
+    Transition {
+        name: pool.into(),
+        from: ProbeState::Unknown,
+        to: ProbeState::Unknown,
+        why: Why::Guard,
+        cause: text,
+        good: 0,
+        rule: None,
+        at_ns,
+    }
+}
