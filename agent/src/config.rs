@@ -10,6 +10,7 @@ mod assembly;
 mod backend_list;
 mod endpoint;
 mod example;
+mod growth;
 mod name;
 mod pools;
 mod probes;
@@ -29,6 +30,7 @@ mod vcl_backends;
 use std::path::{Path, PathBuf};
 
 pub use self::example::example;
+pub use self::growth::{Newcomer, grow, newcomer, newcomers};
 pub use self::problem::{ConfigError, Problem};
 pub(crate) use self::problem::{nearest, quoted};
 pub use self::summary::{

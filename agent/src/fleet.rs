@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
+use sickbay_shared::limits::WORD_BACKENDS;
 
 /// Everything one instance works on.
 #[derive(Clone, Debug)]
@@ -37,6 +38,41 @@ pub struct Fleet {
     pub services: Vec<Service>,
     /// Interfaces to attach to.
     pub attachments: Vec<Attachment>,
+}
+
+impl Fleet {
+    /// Targets that can be added while it runs: as many as the backends need that its pools have
+    /// reserved indices for.
+    #[must_use]
+    pub fn target_room(&self) -> usize {
+        let room = |pool: &Pool| {
+            let reserved = (pool.word_count * WORD_BACKENDS) as usize;
+            reserved.saturating_sub(pool.backends.len()) * (1 + pool.more_probes.len())
+        };
+        self.pools.iter().map(room).sum()
+    }
+
+    /// Adds backends of `pool` behind those it has.
+    pub(crate) fn insert(&mut self, pool: usize, backends: Vec<Backend>) {
+        let (at, count) = (self.pools[pool].backends.end, backends.len());
+        self.backends.splice(at..at, backends);
+        self.pools[pool].backends.end += count;
+        for later in &mut self.pools[pool + 1..] {
+            later.backends = later.backends.start + count..later.backends.end + count;
+        }
+    }
+
+    /// Takes out the backends with these indices. Their targets stay in the list, unused, until
+    /// others take their places.
+    pub(crate) fn remove(&mut self, indices: &[u32]) {
+        self.backends.retain(|backend| !indices.contains(&backend.index));
+        let mut first = 0;
+        for (index, pool) in self.pools.iter_mut().enumerate() {
+            let count = self.backends[first..].iter().take_while(|it| it.pool == index).count();
+            pool.backends = first..first + count;
+            first += count;
+        }
+    }
 }
 
 /// How to probe, with the bytes that are sent.
@@ -134,6 +170,10 @@ pub struct Pool {
     pub probe: usize,
     /// Further probes, which its backends must pass too.
     pub more_probes: Vec<usize>,
+    /// The port to probe instead of each backend's own.
+    pub probe_port: Option<u16>,
+    /// How long a change of members leaves its mark: see `drain` in the configuration.
+    pub drain_ns: Nanos,
     /// Its members in [`Fleet::backends`].
     pub backends: Range<usize>,
     /// First bitmap word; a multiple of `word_count`.

@@ -6,12 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use sickbay_core::hash;
 use sickbay_core::pattern::Pattern;
 use sickbay_core::plan::{Compat, Pace, ProbeKind};
-use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
+use sickbay_shared::limits::{BACKENDS_MAX, POOL_BACKENDS_MAX, WORD_BACKENDS};
 
 use super::pools::DraftPool;
 use super::problem::Report;
 use super::question::request_bytes;
-use crate::fleet::{Backend, CloseMode, Pool, Probe, SocketOptions, Target};
+use crate::fleet::{Backend, CloseMode, Fleet, Pool, Probe, SocketOptions, Target};
 
 /// Pools, backends and targets with their indices.
 pub(super) struct Assembled {
@@ -35,10 +35,7 @@ pub(super) fn assemble(
     for (pool, (draft, (first_word, word_count))) in drafts.into_iter().zip(words).enumerate() {
         let first = backends.len();
         for (index, member) in (first_word * WORD_BACKENDS..).zip(draft.members) {
-            let own_port = || {
-                let port = draft.probe_port.unwrap_or(member.address.port());
-                SocketAddr::new(member.address.ip(), port)
-            };
+            let own_port = || probed_at(member.address, draft.probe_port);
             let probed = member.probe_address.unwrap_or_else(own_port);
             backends.push(Backend {
                 name: member.name.unwrap_or_else(|| member.address.to_string()),
@@ -58,12 +55,19 @@ pub(super) fn assemble(
             name: names[pool].to_owned(),
             probe: draft.probe,
             more_probes: draft.more_probes,
+            probe_port: draft.probe_port,
+            drain_ns: draft.drain_ns,
             backends: first..backends.len(),
             first_word,
             word_count,
         });
     }
     Assembled { targets: targets.list, pools, backends }
+}
+
+/// What is probed of a backend that names nothing else.
+pub(super) fn probed_at(address: SocketAddr, probe_port: Option<u16>) -> SocketAddr {
+    SocketAddr::new(address.ip(), probe_port.unwrap_or(address.port()))
 }
 
 /// The Host header when none is given: the address, IPv6 in brackets, and the port unless 80
@@ -77,17 +81,24 @@ pub(super) fn default_host(address: SocketAddr) -> String {
     }
 }
 
-/// First word and word count of each pool. Counts are powers of two and the largest come first, so
+/// Words of each pool: enough for `times` as many backends as it has, and at least for those.
+fn word_counts(drafts: &[DraftPool], times: usize) -> Vec<u32> {
+    let words = |draft: &DraftPool| {
+        let count = (times * draft.members.len()).min(POOL_BACKENDS_MAX as usize);
+        let words = count.max(draft.members.len()).div_ceil(WORD_BACKENDS as usize).max(1);
+        u32::try_from(words).unwrap_or(u32::MAX / 2).next_power_of_two()
+    };
+    drafts.iter().map(words).collect()
+}
+
+/// First word and word count of each pool. There is room for twice its backends if that is to be
+/// had, so that all of them can be replaced within one drain. Counts are powers of two and the largest come first, so
 /// each range begins at a multiple of its length and nothing is lost between them.
 fn place_words(drafts: &[DraftPool], report: &mut Report<'_>) -> Vec<(u32, u32)> {
     let words_max = BACKENDS_MAX / WORD_BACKENDS;
-    let counts: Vec<u32> = drafts
-        .iter()
-        .map(|draft| {
-            let words = draft.members.len().div_ceil(WORD_BACKENDS as usize).max(1);
-            u32::try_from(words).unwrap_or(words_max).next_power_of_two()
-        })
-        .collect();
+    let roomy = word_counts(drafts, 2);
+    let fits = roomy.iter().map(|count| u64::from(*count)).sum::<u64>() <= u64::from(words_max);
+    let counts = if fits { roomy } else { word_counts(drafts, 1) };
     let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
     if u64::from(words_max) < total {
         let reserved = total * u64::from(WORD_BACKENDS);
@@ -110,12 +121,14 @@ fn place_words(drafts: &[DraftPool], report: &mut Report<'_>) -> Vec<(u32, u32)>
 }
 
 /// The targets so far: pools that ask the same of the same address share one.
-struct Targets<'p> {
+pub(super) struct Targets<'p> {
     probes: &'p [Probe],
     /// Of each probe, the first one that probes in the same way; only their rules differ.
     alike: Vec<usize>,
-    list: Vec<Target>,
+    pub(super) list: Vec<Target>,
     by_identity: HashMap<u128, usize>,
+    /// Of the list, those that no backend has any more.
+    vacant: Vec<usize>,
 }
 
 impl<'p> Targets<'p> {
@@ -131,11 +144,28 @@ impl<'p> Targets<'p> {
             })
             .collect();
         let by_identity = HashMap::with_capacity(capacity);
-        Self { probes, alike, list: Vec::with_capacity(capacity), by_identity }
+        let list = Vec::with_capacity(capacity);
+        Self { probes, alike, list, by_identity, vacant: Vec::new() }
+    }
+
+    /// Those of a fleet, to go on from; its backends say which are in use.
+    pub(super) fn resume(fleet: &'p Fleet) -> Self {
+        let mut targets = Self::new(&fleet.probes, fleet.targets.len());
+        let mut used = vec![false; fleet.targets.len()];
+        for backend in &fleet.backends {
+            for (target, _) in backend.judged(&fleet.pools[backend.pool]) {
+                used[target] = true;
+            }
+        }
+        targets.list.clone_from(&fleet.targets);
+        targets.vacant = (0..used.len()).rev().filter(|target| !used[*target]).collect();
+        let used = (0..used.len()).filter(|target| used[*target]);
+        targets.by_identity = used.map(|target| (fleet.targets[target].identity, target)).collect();
+        targets
     }
 
     /// The target at `address` as `probe` asks it, or with a request of its own.
-    fn of(&mut self, address: SocketAddr, probe: usize, own: Option<Vec<u8>>) -> usize {
+    pub(super) fn of(&mut self, address: SocketAddr, probe: usize, own: Option<Vec<u8>>) -> usize {
         let spec = &self.probes[probe];
         let made = || {
             let host = spec.request.as_ref().and_then(|request| request.host.clone());
@@ -155,9 +185,18 @@ impl<'p> Targets<'p> {
             told_apart.extend(distinction(spec));
             identity = self::identity(address, &told_apart);
         }
-        let index = self.list.len();
+        let target = Target { identity, address, request: bytes, probe, initial: spec.initial };
+        let index = match self.vacant.pop() {
+            Some(vacant) => {
+                self.list[vacant] = target;
+                vacant
+            }
+            None => {
+                self.list.push(target);
+                self.list.len() - 1
+            }
+        };
         self.by_identity.insert(identity, index);
-        self.list.push(Target { identity, address, request: bytes, probe, initial: spec.initial });
         index
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use sickbay_core::plan::Nanos;
 use sickbay_shared::limits::POOL_BACKENDS_MAX;
 
 use super::backend_list::{self, WEIGHT_MAX};
@@ -11,7 +12,10 @@ use super::endpoint;
 use super::name;
 use super::problem::{Problem, Report, Step, dotted, nearest, quoted};
 use super::settings::{BackendEntry, BackendSettings, PoolSettings, ProbeSettings, Settings};
-use super::vcl_backends::{self, Refusal};
+use super::{
+    time,
+    vcl_backends::{self, Refusal},
+};
 
 /// A pool before the indices are given out.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub(super) struct DraftPool {
     pub(super) members: Vec<Member>,
     /// The port to probe instead of each backend's own.
     pub(super) probe_port: Option<u16>,
+    /// How long a change of members leaves its mark.
+    pub(super) drain_ns: Nanos,
     /// The probe that its VCL gives, to be added to the probes and to hold instead of `probe`.
     pub(super) vcl_probe: Option<Box<ProbeSettings>>,
 }
@@ -92,10 +98,13 @@ impl<'a> Draft<'a, '_, '_> {
         self.range();
         let vcl_probe = self.vcl(directory);
         let probe_port = self.probe_port();
+        let place = self.at("drain");
+        let limits = 1_000_000_000..=86_400_000_000_000;
+        let drain_ns = time::nanos(self.report, &place, &self.pool.drain, limits, 300_000_000_000);
         self.check_duplicates();
         self.check_count();
         let more_probes = named;
-        DraftPool { probe, more_probes, members: self.members, probe_port, vcl_probe }
+        DraftPool { probe, more_probes, members: self.members, probe_port, drain_ns, vcl_probe }
     }
 
     fn place(&self) -> [Step<'a>; 2] {
