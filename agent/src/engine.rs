@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use sickbay_core::command::{Change, Command, Event, Override, Report};
-use sickbay_core::plan::{JudgeIndex, Nanos, Plan, ProbeKind, SlotIndex};
+use sickbay_core::plan::{
+    JudgeIndex, JudgeSpec, Nanos, Plan, ProbeKind, ProbeSpec, Rule, SlotIndex, TargetIndex,
+    TargetSpec,
+};
 use sickbay_core::prober::Prober;
 
 /// Where a target is and what its sockets are told.
@@ -74,7 +77,7 @@ pub struct Features {
 /// # Errors
 /// Why it cannot, and the remedy.
 pub fn probe_features() -> Result<Features, EngineError> {
-    Ring::new(1, &[]).map(|ring| ring.features())
+    Ring::new(1, &[], 0).map(|ring| ring.features())
 }
 
 /// The time that an engine works by: CLOCK_MONOTONIC.
@@ -94,6 +97,8 @@ pub struct Engine<S> {
     sink: S,
     /// Per target, the step that ends its chain.
     last_steps: Box<[Step]>,
+    /// The same per probe.
+    last_steps_of_probes: Box<[Step]>,
     /// Taken from the prober when the ring had no room for it.
     held: Option<Command>,
     /// Cancels that found nothing at one step and go on to the next. Never longer than the slots.
@@ -122,20 +127,24 @@ impl<S: Sink> Engine<S> {
         counters: Arc<Counters>,
     ) -> Result<Self, EngineError> {
         assert_eq!(plan.targets.len(), endpoints.len(), "one endpoint a target");
-        let ring = Ring::new(plan.slot_count, endpoints)?;
+        let ring = Ring::new(plan.slot_count, endpoints, plan.room.targets)?;
         let now = monotonic_now();
         let prober = Prober::new(plan, now);
         counters.set_warming(prober.warming_count());
-        let last_step = |probe: usize| match plan.probes[probe].kind {
+        let last_step = |probe: &ProbeSpec| match probe.kind {
             ProbeKind::Tcp => Step::Connect,
             ProbeKind::Http { .. } | ProbeKind::Banner { .. } => Step::Receive,
         };
+        let last_steps_of_probes: Box<[Step]> = plan.probes.iter().map(last_step).collect();
+        let known = plan.targets.iter().map(|it| last_steps_of_probes[it.probe.0 as usize]);
+        let last_steps = known.chain((0..plan.room.targets).map(|_| Step::Connect)).collect();
         Ok(Self {
             prober,
             ring,
             slots: Slots::new(plan.slot_count),
             sink,
-            last_steps: plan.targets.iter().map(|t| last_step(t.probe.0 as usize)).collect(),
+            last_steps,
+            last_steps_of_probes,
             held: None,
             cancels: Vec::with_capacity(plan.slot_count as usize),
             counters,
@@ -172,6 +181,44 @@ impl<S: Sink> Engine<S> {
         let now = monotonic_now();
         self.prober.on_override(judge, word, now);
         self.drain(now);
+    }
+
+    /// Probes one more target; see [`Prober::add_target`].
+    ///
+    /// # Panics
+    /// When the plan has no such probe.
+    pub fn add_target(
+        &mut self,
+        spec: &TargetSpec,
+        rule: Rule,
+        endpoint: &Endpoint,
+    ) -> Option<TargetIndex> {
+        let target = self.prober.add_target(spec, rule, monotonic_now())?;
+        self.ring.set_target(target.0, endpoint);
+        self.last_steps[target.0 as usize] = self.last_steps_of_probes[spec.probe.0 as usize];
+        Some(target)
+    }
+
+    /// Adds a judge of a target; see [`Prober::add_judge`]. What it begins with is told with the
+    /// next change, so that the sink can be prepared.
+    pub fn add_judge(&mut self, spec: &JudgeSpec) -> Option<JudgeIndex> {
+        self.prober.add_judge(spec, monotonic_now())
+    }
+
+    /// Removes a judge; see [`Prober::remove_judge`].
+    pub fn remove_judge(&mut self, judge: JudgeIndex) {
+        self.prober.remove_judge(judge, monotonic_now());
+    }
+
+    /// Probes a target no more; see [`Prober::remove_target`].
+    pub fn remove_target(&mut self, target: TargetIndex) {
+        self.prober.remove_target(target, monotonic_now());
+    }
+
+    /// Tells the sink something that no probe brought about, and then what changed before it.
+    pub fn tell(&mut self, tell: impl FnOnce(&mut S, &Prober)) {
+        tell(&mut self.sink, &self.prober);
+        self.drain(monotonic_now());
     }
 
     /// What this kernel has.

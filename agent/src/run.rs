@@ -26,11 +26,16 @@ use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
 
 use answers::Answers;
+use parts::Parts;
 
 /// What the control plane is told of the running agent.
 mod answers;
 /// From the fleet to the kernel's maps.
 mod layout;
+/// Who belongs to the pools.
+mod members;
+/// What the control plane and the members share.
+mod parts;
 
 /// Between two looks at verdicts, shards and signals.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -78,8 +83,8 @@ pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
 struct Agent {
     fleet: Arc<Fleet>,
     datapath: Option<Datapath>,
+    parts: Arc<Parts>,
     answers: Arc<Answers>,
-    neighbours: Option<Neighbours>,
     control: ControlServer,
     attached: bool,
 }
@@ -98,27 +103,29 @@ impl Agent {
         datapath.check(&fleet.attachments)?;
         let board = Arc::new(datapath.board()?);
         let owners = shard_of_backends(&fleet, &plans);
-        let place = layout::Place { shards, shard_of: &owners, generation };
+        let members = layout::memberships(&fleet);
+        let place = layout::Place { shards, members: &members, shard_of: &owners, generation };
         layout::lay_out(&fleet, &mut datapath, &board, &place)?;
         let journal = Arc::new(Journal::default());
-        let answers = Arc::new(Answers::new(
+        let parts = Arc::new(Parts::new(
             Arc::clone(&fleet),
             Arc::clone(&board),
             Arc::clone(&journal),
             datapath.counters()?,
         ));
-        let neighbours = start_neighbours(&fleet, &board)?;
+        let answers = Arc::new(Answers::new(Arc::clone(&parts), members));
+        parts.set_neighbours(start_neighbours(&fleet, &board)?);
         let control = ControlServer::start(
             claim,
             Arc::clone(&answers) as _,
             Arc::clone(&journal),
             ControlOptions::default(),
         )?;
-        answers.set_shards(start_shards(&fleet, &board, &journal, plans)?);
-        Ok(Self { fleet, datapath: Some(datapath), answers, neighbours, control, attached: false })
+        parts.set_shards(start_shards(&fleet, &board, &journal, plans)?);
+        Ok(Self { fleet, datapath: Some(datapath), parts, answers, control, attached: false })
     }
 
-    /// Attaches when the verdicts are there, then waits for a signal.
+    /// Attaches when the verdicts are there, then waits for a signal; ends drains meanwhile.
     fn serve(&mut self, signals: &Signals) -> anyhow::Result<()> {
         let limit = Instant::now() + Duration::from_nanos(self.fleet.start_timeout_ns);
         loop {
@@ -129,7 +136,8 @@ impl Agent {
                 tracing::info!("stopping on {signal}");
                 return Ok(());
             }
-            if let Some(Some(error)) = self.answers.with_shards(Shards::failure) {
+            self.answers.members().tick();
+            if let Some(Some(error)) = self.parts.with_shards(Shards::failure) {
                 return Err(error).context("a probing thread ended");
             }
         }
@@ -137,7 +145,7 @@ impl Agent {
 
     /// Whether every target has a first verdict, or there was time enough.
     fn may_attach(&self, limit: Instant) -> bool {
-        let warming = self.answers.with_shards(|shards| shards.warming_count()).unwrap_or(0);
+        let warming = self.parts.with_shards(|shards| shards.warming_count()).unwrap_or(0);
         if warming == 0 {
             return true;
         }
@@ -163,7 +171,7 @@ impl Agent {
         }
         tracing::info!(
             "ready: {} of {} backends healthy, {} {}, {}",
-            self.answers.healthy_count(),
+            self.parts.healthy_count(),
             self.fleet.backends.len(),
             self.fleet.services.len(),
             if self.fleet.services.len() == 1 { "service" } else { "services" },
@@ -175,12 +183,12 @@ impl Agent {
 
     /// Stops every part; whether programs are attached.
     fn stop(self) -> bool {
-        if let Some(shards) = self.answers.take_shards()
+        if let Some(shards) = self.parts.take_shards()
             && let Err(error) = shards.stop()
         {
             tracing::error!("{error}");
         }
-        drop(self.neighbours);
+        self.parts.set_neighbours(None);
         self.control.stop();
         drop(self.datapath);
         self.attached

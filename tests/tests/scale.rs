@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, gettid};
 use sickbay::engine::{OutcomeKind, Sink};
 use sickbay::fleet::{Backend, CloseMode, Fleet, Pool, Probe, Request, SocketOptions, Target};
-use sickbay::shard::{Shards, split};
+use sickbay::shard::{Roster, Shards, split};
 use sickbay_core::command::{Change, Report, Verdict};
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
 use sickbay_core::prober::Prober;
@@ -120,6 +120,8 @@ impl Watch {
 
 struct Watcher(Arc<Watch>);
 
+impl Roster for Watcher {}
+
 impl Sink for Watcher {
     fn on_change(&mut self, _: &Prober, change: &Change, _: Nanos) {
         if let Some(count) = self.0.count(change.before) {
@@ -200,6 +202,8 @@ fn fleet(farm: &Farm) -> Fleet {
             name: "farm".into(),
             probe: 0,
             more_probes: Vec::new(),
+            probe_port: None,
+            drain_ns: 0,
             backends: 0..TARGETS as usize,
             first_word: 0,
             word_count: 256,

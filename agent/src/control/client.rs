@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::SOCKET_NAME;
 use super::journal::TransitionView;
+use super::members::MembersChanged;
 use super::polls::PollView;
 use super::protocol::{
     self, ErrorKind, ErrorReply, PROTOCOL, Reply, Request, RequestLine, ResponseLine,
@@ -83,6 +84,18 @@ impl Client {
     pub fn set_health(&self, pattern: &str, health: Admin) -> Result<Vec<String>, ClientError> {
         match self.ask(Request::SetHealth { pattern: pattern.to_owned(), health })? {
             Reply::Set(names) => Ok(names),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// Asks for a change of members.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses; then nothing was changed.
+    pub fn change_members(&self, request: Request) -> Result<MembersChanged, ClientError> {
+        match self.ask(request)? {
+            Reply::Members(changed) => Ok(changed),
             other => Err(ClientError::unexpected(&other)),
         }
     }
@@ -239,6 +252,7 @@ impl ClientError {
             Reply::Services(_) => "services",
             Reply::Backends(_) => "backends",
             Reply::Set(_) => "set",
+            Reply::Members(_) => "members",
             Reply::Transitions { .. } => "transitions",
             Reply::Polls(_) => "polls",
         };

@@ -2,6 +2,7 @@
 
 use sickbay_core::command::Override;
 
+use super::members::{MemberChange, MembersChanged};
 use super::pattern::Pattern;
 use super::view::{BackendView, ServiceView, StatusView};
 
@@ -25,6 +26,13 @@ pub trait Host: Send + Sync {
     ///
     /// [`ControlError::NoBackendMatches`], and what hindered the agent.
     fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError>;
+
+    /// Changes who belongs to a pool, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::NoBackendMatches`], [`ControlError::Refused`], and what hindered the agent.
+    fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError>;
 }
 
 /// Why the agent did not do what it was asked.
@@ -38,6 +46,12 @@ pub enum ControlError {
     NoBackendMatches {
         /// As the operator wrote it.
         pattern: String,
+    },
+    /// What is asked cannot be.
+    #[error("{what}")]
+    Refused {
+        /// What is wrong, and how to mend it.
+        what: String,
     },
     /// The agent could not take the request now.
     #[error("{what}; try again")]

@@ -48,8 +48,8 @@ pub(super) struct Ring {
 
 /// The memory that operations point into. Never moved, never grown: boxes of fixed length.
 struct Arenas {
-    targets: Box<[TargetMemory]>,
-    requests: Box<[u8]>,
+    /// One is replaced only while no operation of its target is under way.
+    targets: Box<[Option<TargetMemory>]>,
     buffers: Box<[Buffer]>,
 }
 
@@ -57,8 +57,7 @@ struct TargetMemory {
     address: RawAddress,
     source: Option<RawAddress>,
     options: Box<[RawOption]>,
-    request_start: usize,
-    request_length: u32,
+    request: Box<[u8]>,
     close: CloseMode,
 }
 
@@ -66,8 +65,8 @@ struct TargetMemory {
 struct Buffer(UnsafeCell<[u8; RECEIVE_BYTES]>);
 
 impl Ring {
-    /// A ring with `slots` places for probes of `endpoints`.
-    pub(super) fn new(slots: u32, endpoints: &[Endpoint]) -> Result<Self, EngineError> {
+    /// A ring with `slots` places for probes of `endpoints`, and of `room` more.
+    pub(super) fn new(slots: u32, endpoints: &[Endpoint], room: u32) -> Result<Self, EngineError> {
         raise_descriptor_limit(slots)?;
         let (uring, bind) = set_up(slots)?;
         uring.submitter().register_files_sparse(slots).map_err(|source| {
@@ -77,13 +76,19 @@ impl Ring {
                 _ => EngineError::Call { call: "registering direct descriptors", source },
             }
         })?;
-        let arenas = ManuallyDrop::new(Arenas::new(slots, endpoints));
+        let arenas = ManuallyDrop::new(Arenas::new(slots, endpoints, room));
         let features = Features { close_by_rst: false, bind };
         let chain = Vec::with_capacity(CHAIN_OPS_MAX);
         let mut ring = Self { uring, arenas, outstanding: 0, features, enter_count: 0, chain };
         ring.features.close_by_rst = ring.try_linger()?;
         ring.features.check(endpoints)?;
         Ok(ring)
+    }
+
+    /// Target `target` is here from now on. The kernel must be through with the one before it: the
+    /// prober gives an index out again only when its last probe has been answered.
+    pub(super) fn set_target(&mut self, target: u32, endpoint: &Endpoint) {
+        self.arenas.targets[target as usize] = Some(TargetMemory::new(endpoint));
     }
 
     /// What this kernel has of that which is used when it is there.
@@ -111,7 +116,8 @@ impl Ring {
         tag: impl Fn(Step) -> Tag,
     ) -> Result<(), RingFull> {
         let slot = Fixed(tag(Step::Socket).slot);
-        let memory = &self.arenas.targets[target as usize];
+        let memory = self.arenas.targets[target as usize].as_ref();
+        let memory = memory.expect("a target that is started has been set");
         let by_rst = memory.close == CloseMode::Rst && self.features.close_by_rst;
         let mut chain = std::mem::take(&mut self.chain);
         let mut link = |entry: squeue::Entry, step: Step| {
@@ -137,8 +143,9 @@ impl Ring {
         link(opcode::Connect::new(slot, pointer, length).build(), Step::Connect);
         if last != Step::Connect {
             // An empty one sends nothing and goes on.
-            let request = &self.arenas.requests[memory.request_start..];
-            let send = opcode::Send::new(slot, request.as_ptr(), memory.request_length)
+            let length = u32::try_from(memory.request.len())
+                .expect("validated configuration: a request is far below 4 GiB");
+            let send = opcode::Send::new(slot, memory.request.as_ptr(), length)
                 .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
             link(send.build(), Step::Send);
             link(self.receive(slot.0), Step::Receive);
@@ -291,24 +298,23 @@ impl Drop for Ring {
 }
 
 impl Arenas {
-    fn new(slots: u32, endpoints: &[Endpoint]) -> Self {
-        let mut requests = Vec::new();
-        let targets = endpoints.iter().map(|endpoint| {
-            let request_start = requests.len();
-            requests.extend_from_slice(&endpoint.request);
-            TargetMemory {
-                address: RawAddress::from(endpoint.address),
-                source: endpoint.socket.source.map(raw_source),
-                options: raw_options(&endpoint.socket),
-                request_start,
-                request_length: u32::try_from(endpoint.request.len())
-                    .expect("validated configuration: a request is far below 4 GiB"),
-                close: endpoint.close,
-            }
-        });
-        let targets = targets.collect();
+    fn new(slots: u32, endpoints: &[Endpoint], room: u32) -> Self {
+        let known = endpoints.iter().map(|endpoint| Some(TargetMemory::new(endpoint)));
+        let targets = known.chain((0..room).map(|_| None)).collect();
         let buffers = (0..slots).map(|_| Buffer(UnsafeCell::new([0; RECEIVE_BYTES]))).collect();
-        Self { targets, requests: requests.into(), buffers }
+        Self { targets, buffers }
+    }
+}
+
+impl TargetMemory {
+    fn new(endpoint: &Endpoint) -> Self {
+        Self {
+            address: RawAddress::from(endpoint.address),
+            source: endpoint.socket.source.map(raw_source),
+            options: raw_options(&endpoint.socket),
+            request: endpoint.request.as_slice().into(),
+            close: endpoint.close,
+        }
     }
 }
 

@@ -6,20 +6,18 @@
 use std::net::{IpAddr, SocketAddr};
 
 use sickbay_core::hash;
-use sickbay_core::maglev::{self, Member};
+use sickbay_core::maglev::Member;
 use sickbay_shared::abi;
-use sickbay_shared::abi::{BackendRef, Header, ServiceKey, Slot};
+use sickbay_shared::abi::{Header, ServiceKey};
 use sickbay_shared::limits::WORD_BACKENDS;
 
 use crate::board::Board;
-use crate::fleet::{AllSick, Fleet, Mode, OnSick, Pool, Protocol, Service};
+use crate::fleet::{AllSick, Backend, Fleet, Mode, OnSick, Pool, Protocol, Service};
 use crate::kernel::{Datapath, KernelError, Sizes};
+use crate::membership::{Membership, Table};
 
 /// A heartbeat older than this is stale: ten ticks of the engine, rounded up.
 const HEARTBEAT_LIMIT_NS: u64 = 500_000_000;
-/// The first use of every index.
-const GENERATION: u32 = 1;
-
 /// The room that the maps need for `fleet`, probed by `shards` threads.
 #[must_use]
 pub(super) fn sizes(fleet: &Fleet, shards: u32) -> Sizes {
@@ -29,7 +27,7 @@ pub(super) fn sizes(fleet: &Fleet, shards: u32) -> Sizes {
     Sizes {
         shards,
         backends: words.unwrap_or(0) * WORD_BACKENDS,
-        targets: count(fleet.targets.len()),
+        targets: count(fleet.targets.len() + fleet.target_room()),
         services: count(fleet.services.len()),
         slots: slots.unwrap_or(0),
         pools: count(fleet.pools.len()),
@@ -42,6 +40,8 @@ pub(super) fn sizes(fleet: &Fleet, shards: u32) -> Sizes {
 pub(super) struct Place<'a> {
     /// Probing threads.
     pub(super) shards: u32,
+    /// The members of each pool.
+    pub(super) members: &'a [Membership],
     /// The shard of each backend, by fleet backend.
     pub(super) shard_of: &'a [u32],
     /// Generation of the configuration put into force.
@@ -59,7 +59,7 @@ pub(super) fn lay_out(
     board: &Board,
     place: &Place<'_>,
 ) -> Result<(), LayoutError> {
-    lay_out_backends(fleet, board, place.shard_of);
+    lay_out_backends(fleet, board, place);
     for (index, pool) in (0..).zip(&fleet.pools) {
         let record = abi::Pool {
             first_word: pool.first_word,
@@ -68,16 +68,18 @@ pub(super) fn lay_out(
         };
         datapath.insert_pool(index, &record)?;
     }
-    for (index, service) in (0..).zip(&fleet.services) {
-        let pool = &fleet.pools[service.pool];
-        board.write_slots(service.slot_first, &table(fleet, service, pool));
-        datapath.insert_service(&key(service), &record(service, index))?;
+    for (pool, members) in place.members.iter().enumerate() {
+        for (table, (index, service)) in services_of(fleet, pool).enumerate() {
+            board.write_slots(service.slot_first, &members.settled(table));
+            datapath.insert_service(&key(service), &record(service, index))?;
+        }
     }
+    let sizes = sizes(fleet, place.shards);
     let header = Header {
         shard_count: place.shards,
         generation: place.generation,
-        backend_count: sizes(fleet, place.shards).backends,
-        target_count: u32::try_from(fleet.targets.len()).expect("targets are counted in u32"),
+        backend_count: sizes.backends,
+        target_count: sizes.targets,
         heartbeat_limit_ns: HEARTBEAT_LIMIT_NS,
         ..Header::default()
     };
@@ -98,41 +100,66 @@ pub(super) enum LayoutError {
     },
 }
 
-fn lay_out_backends(fleet: &Fleet, board: &Board, shard_of: &[u32]) {
-    for (backend, &shard) in fleet.backends.iter().zip(shard_of) {
-        let (address, family) = address(backend.address.ip());
-        let record = abi::Backend {
-            generation: GENERATION,
-            address,
-            port: backend.address.port().to_be_bytes(),
-            family,
-            shard: u8::try_from(shard).expect("at most 256 shards"),
-            pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
-            ..abi::Backend::default()
-        };
+fn lay_out_backends(fleet: &Fleet, board: &Board, place: &Place<'_>) {
+    let seats = place.members.iter().flat_map(Membership::seats);
+    for ((backend, &shard), seat) in fleet.backends.iter().zip(place.shard_of).zip(seats) {
+        assert_eq!(
+            backend.index,
+            seat.backend.index(),
+            "a fleet's backends have the first indices"
+        );
+        let record = backend_record(backend, shard, seat.backend.generation());
         board.write_backend(backend.index, &record);
         board.set_allowed(backend.index, true);
         board.set_serves_old(backend.index, true);
     }
 }
 
-/// A service's Maglev table: all slots settled.
-fn table(fleet: &Fleet, service: &Service, pool: &Pool) -> Vec<Slot> {
-    let backends = &fleet.backends[pool.backends.clone()];
-    let members: Vec<Member> = backends
-        .iter()
-        .map(|backend| Member {
-            identity: member_identity(backend.address),
-            weight: backend.weight,
-        })
-        .collect();
-    maglev::fill(&members, service.seed, service.slot_count)
-        .into_iter()
-        .map(|member| {
-            let index = backends[member as usize].index;
-            Slot::settled(BackendRef::new(index, GENERATION))
-        })
-        .collect()
+/// A backend's record, its next hop not known.
+pub(super) fn backend_record(backend: &Backend, shard: u32, generation: u32) -> abi::Backend {
+    let (address, family) = address(backend.address.ip());
+    abi::Backend {
+        generation,
+        address,
+        port: backend.address.port().to_be_bytes(),
+        family,
+        shard: u8::try_from(shard).expect("at most 256 shards"),
+        pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
+        ..abi::Backend::default()
+    }
+}
+
+/// The members of each pool, with the tables of its services in their order.
+pub(super) fn memberships(fleet: &Fleet) -> Vec<Membership> {
+    let membership = |(index, pool): (usize, &Pool)| {
+        let table = |(_, service): (u32, &Service)| match service.protocol {
+            Protocol::Tcp => Table::new(service.seed, service.slot_count, pool.drain_ns, false),
+            // A flow that has been idle for longer is no flow any more.
+            Protocol::Udp => {
+                let drain_ns = pool.drain_ns.min(service.udp_idle_ns);
+                Table::new(service.seed, service.slot_count, drain_ns, true)
+            }
+        };
+        let tables = services_of(fleet, index).map(table).collect();
+        let backends = fleet.backends[pool.backends.clone()].iter();
+        let members = backends.map(|backend| member(backend.address, backend.weight));
+        let indices = (pool.first_word * WORD_BACKENDS, pool.word_count * WORD_BACKENDS);
+        Membership::new(indices, members, tables, pool.drain_ns)
+    };
+    fleet.pools.iter().enumerate().map(membership).collect()
+}
+
+/// The services of a pool, each with its index.
+pub(super) fn services_of(
+    fleet: &Fleet,
+    pool: usize,
+) -> impl Iterator<Item = (u32, &Service)> + '_ {
+    (0..).zip(&fleet.services).filter(move |(_, service)| service.pool == pool)
+}
+
+/// A backend as the tables know it.
+pub(super) fn member(address: SocketAddr, weight: u32) -> Member {
+    Member { identity: member_identity(address), weight }
 }
 
 /// What a backend is called in the tables: its address and port, so that every host with this

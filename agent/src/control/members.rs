@@ -1,0 +1,158 @@
+//! Who belongs to a pool: what operators ask, and what is told of it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::pattern::Pattern;
+
+/// A backend to add, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewBackend {
+    /// `ADDRESS:PORT`.
+    pub address: String,
+    /// Its name; the address when there is none.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its share relative to the others; 1 when there is none.
+    #[serde(default)]
+    pub weight: Option<u32>,
+}
+
+/// A change of members: all of it is done, or none.
+#[derive(Clone, Debug)]
+pub enum MemberChange {
+    /// These enter a pool.
+    Add {
+        /// The pool's name.
+        pool: String,
+        /// Who.
+        backends: Vec<NewBackend>,
+    },
+    /// These leave; their flows go on for the pool's drain.
+    Remove {
+        /// Who.
+        pattern: Pattern,
+    },
+    /// These have another share.
+    Weigh {
+        /// Who.
+        pattern: Pattern,
+        /// 1 ..= 1000.
+        weight: u32,
+    },
+    /// These take no new flows and keep those they have.
+    Drain {
+        /// Who.
+        pattern: Pattern,
+        /// For how long they keep them; `None` = until they close.
+        limit: Option<Duration>,
+    },
+    /// These take new flows again.
+    Undrain {
+        /// Who.
+        pattern: Pattern,
+    },
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MembersChanged {
+    /// Whom it concerned, `pool.backend` each.
+    pub names: Vec<String>,
+    /// What will disappoint, one line each.
+    pub notes: Vec<String>,
+}
+
+/// What became of a backend's membership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum MemberEvent {
+    /// It entered its pool.
+    Added {
+        /// Where its flows go.
+        address: SocketAddr,
+        /// Its share.
+        weight: u32,
+    },
+    /// It left its pool; its flows go on for so long.
+    Removed {
+        /// In ms.
+        drain_ms: u64,
+    },
+    /// It left a drain ago, and nothing of it is left.
+    Gone,
+    /// It takes no new flows.
+    DrainBegan {
+        /// For how long it keeps those it has, in ms; `None` = until they close.
+        limit_ms: Option<u64>,
+    },
+    /// It takes new flows again.
+    DrainEnded,
+    /// The time is over for which it kept its flows.
+    DrainTimeOver,
+    /// It has another share.
+    Weighed {
+        /// It had this.
+        from: u32,
+        /// It has this.
+        to: u32,
+    },
+}
+
+impl MemberEvent {
+    /// What follows the backend's name in one line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let shown = |ms: &u64| humantime::format_duration(Duration::from_millis(*ms)).to_string();
+        match self {
+            Self::Added { address, weight: 1 } => format!("was added: {address}"),
+            Self::Added { address, weight } => format!("was added: {address}, weight {weight}"),
+            Self::Removed { drain_ms } => {
+                format!("was removed: its flows go on for {}", shown(drain_ms))
+            }
+            Self::Gone => "is gone: its drain has ended".to_owned(),
+            Self::DrainBegan { limit_ms: None } => {
+                "is drained: no new flows; those it has go on until they close".to_owned()
+            }
+            Self::DrainBegan { limit_ms: Some(limit_ms) } => {
+                format!("is drained: no new flows; those it has go on for {}", shown(limit_ms))
+            }
+            Self::DrainEnded => "is drained no more: it takes new flows when healthy".to_owned(),
+            Self::DrainTimeOver => {
+                "has been drained for its time: on_sick says what its flows do".to_owned()
+            }
+            Self::Weighed { from, to } => format!("has weight {to}, and had {from}"),
+        }
+    }
+}
+
+/// How a backend stands in its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StandingView {
+    /// A member.
+    #[default]
+    Member,
+    /// Takes no new flows, and keeps those it has.
+    Draining,
+    /// Its time to keep them is over.
+    Drained,
+    /// Was removed; its flows go on until its drain ends.
+    Leaving,
+}
+
+impl StandingView {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Draining => "draining",
+            Self::Drained => "drained",
+            Self::Leaving => "leaving",
+        }
+    }
+}
