@@ -415,6 +415,9 @@ mod tests {
             let plan = shard::split(&fleet, 1).remove(0);
             let sizes = Sizes { backends: WORD_BACKENDS, ..Sizes::default() };
             let board = Arc::new(Board::in_memory(&sizes).unwrap());
+            // As they are laid out before the first probe.
+            board.set_allowed(0, true);
+            board.set_serves_old(0, true);
             let journal = Arc::new(Journal::default());
             let publisher = Publisher::new(Arc::clone(&board), journal, &fleet, 0, &plan);
             Self { board, publisher, sim: Sim::new(&plan.plan, 1, SECOND_NS), now: SECOND_NS }
@@ -467,5 +470,70 @@ mod tests {
         // Its first probe fails; of three results two, those assumed, are still good.
         assert!(rig.takes_new_after(SECOND_NS));
         assert!(!rig.takes_new_after(5 * SECOND_NS), "and none when it does not answer");
+    }
+
+    impl Rig {
+        /// Takes new flows, serves those it has, may be chosen when all are sick.
+        fn bits(&self) -> (bool, bool, bool) {
+            (self.board.takes_new(0), self.board.serves_old(0), self.board.allowed(0))
+        }
+
+        fn stand(&mut self, standing: Standing) -> (bool, bool, bool) {
+            self.publisher.on_standing(self.sim.prober(), JudgeIndex(0), standing);
+            self.bits()
+        }
+
+        fn say(&mut self, word: Override) -> (bool, bool, bool) {
+            let mut changes = Vec::new();
+            self.sim.set_override(JudgeIndex(0), word, &mut |traced| {
+                if let Occurrence::Change(change) = traced.what {
+                    changes.push(change);
+                }
+            });
+            for change in changes {
+                self.publisher.on_change(self.sim.prober(), &change, self.now);
+            }
+            self.publisher.on_override(self.sim.prober(), JudgeIndex(0));
+            self.bits()
+        }
+    }
+
+    fn one_backend() -> Rig {
+        Rig::new(&format!(
+            "[probe.p]\nurl = \"/p\"\n{PACE}\
+             [pool.web]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n{SERVICE}"
+        ))
+    }
+
+    #[test]
+    fn drained_backend_keeps_its_flows_until_its_time_is_over_whatever_its_probes_say() {
+        let mut rig = one_backend();
+        assert!(rig.takes_new_after(5 * SECOND_NS));
+        assert_eq!(rig.stand(Standing::Draining), (false, true, false));
+        // A verdict that falls meanwhile is told of the flows it has, and of no new ones.
+        let refuses = Peer { behaviour: Behaviour::Refuses, ..Peer::HEALTHY };
+        rig.sim.set_peer(TargetIndex(0), refuses);
+        rig.takes_new_after(5 * SECOND_NS);
+        assert_eq!(rig.bits(), (false, false, false));
+        rig.sim.set_peer(TargetIndex(0), Peer::HEALTHY);
+        rig.takes_new_after(5 * SECOND_NS);
+        assert_eq!(rig.bits(), (false, true, false));
+        assert_eq!(rig.stand(Standing::Over), (false, false, false));
+        assert_eq!(rig.stand(Standing::Full), (true, true, true));
+    }
+
+    #[test]
+    fn backend_that_is_forced_sick_is_not_chosen_when_all_are_sick_either() {
+        let mut rig = one_backend();
+        assert!(rig.takes_new_after(5 * SECOND_NS));
+        assert_eq!(rig.say(Override::Sick), (false, false, false));
+        assert_eq!(rig.say(Override::Auto), (true, true, true));
+        let refuses = Peer { behaviour: Behaviour::Refuses, ..Peer::HEALTHY };
+        rig.sim.set_peer(TargetIndex(0), refuses);
+        assert!(!rig.takes_new_after(5 * SECOND_NS));
+        assert_eq!(rig.bits(), (false, false, true));
+        // Sick already: the word changes no verdict, and is heard all the same.
+        assert_eq!(rig.say(Override::Sick), (false, false, false));
+        assert_eq!(rig.say(Override::Auto), (false, false, true));
     }
 }

@@ -1,0 +1,253 @@
+//! Backends that join running shards and part from them, on real sockets and a real ring.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sickbay::config::{Newcomer, Overrides, grow, parse};
+use sickbay::engine::Sink;
+use sickbay::fleet::Fleet;
+use sickbay::membership::Standing;
+use sickbay::shard::{Joined, Joining, PlaceError, Roster, Shards, split};
+use sickbay_core::command::{Change, Report, Verdict};
+use sickbay_core::plan::{JudgeIndex, Nanos, TargetIndex};
+use sickbay_core::prober::Prober;
+
+/// Longest that any test here waits for anything.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A TCP server that counts its connections, or accepts them and never answers.
+struct Server {
+    address: SocketAddr,
+    connections: Arc<AtomicU64>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let connections = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&connections);
+        // Ends with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                counted.fetch_add(1, Ordering::Relaxed);
+                // Holds it until the prober closes.
+                std::thread::spawn(move || {
+                    stream.map(|mut stream| stream.read(&mut [0; 512]).is_ok())
+                });
+            }
+        });
+        Self { address, connections }
+    }
+
+    fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// What a sink was told, by judge.
+#[derive(Debug, Default)]
+struct Told {
+    verdicts: HashMap<u32, Verdict>,
+    /// The backend of each judge that joined.
+    joined: HashMap<u32, u32>,
+    parted: Vec<(Vec<JudgeIndex>, Vec<TargetIndex>)>,
+    standings: Vec<Standing>,
+    /// Reports of targets without a judge.
+    orphans: u64,
+    reports: u64,
+}
+
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Told>>);
+
+impl Recorder {
+    fn look<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Sink for Recorder {
+    fn on_change(&mut self, _: &Prober, change: &Change, _: Nanos) {
+        self.look(|told| told.verdicts.insert(change.judge.0, change.verdict));
+    }
+
+    fn on_report(&mut self, prober: &Prober, report: &Report, _: Nanos) {
+        let orphan = prober.judges_of(report.target).next().is_none();
+        self.look(|told| {
+            told.orphans += u64::from(orphan);
+            told.reports += 1;
+        });
+    }
+
+    fn on_tick(&mut self, _: &Prober, _: Nanos) {}
+}
+
+impl Roster for Recorder {
+    fn on_joined(&mut self, prober: &Prober, joined: &Joined<'_>) {
+        for (judge, target) in joined.seats {
+            let judges: Vec<JudgeIndex> = prober.judges_of(*target).collect();
+            assert!(judges.contains(judge), "it is there when it is told");
+            let backend = joined.joining.backend;
+            self.look(|told| {
+                told.verdicts.remove(&judge.0);
+                told.joined.insert(judge.0, backend)
+            });
+        }
+    }
+
+    fn on_parted(&mut self, judges: &[JudgeIndex], targets: &[TargetIndex]) {
+        self.look(|told| told.parted.push((judges.to_vec(), targets.to_vec())));
+    }
+
+    fn on_standing(&mut self, _: &Prober, _: JudgeIndex, standing: Standing) {
+        self.look(|told| told.standings.push(standing));
+    }
+}
+
+/// A fleet of one pool: TCP probes every 20 ms unless the server is to be asked by HTTP.
+fn fleet(addresses: &[SocketAddr], http: bool) -> Fleet {
+    let kind = if http { "type = \"http\"" } else { "type = \"tcp\"" };
+    let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+    let text = format!(
+        "[probe.p]\n{kind}\ninterval = \"20ms\"\ntimeout = \"15ms\"\nwindow = 1\n\
+         threshold = 1\ninitial = 0\n[pool.p]\nprobe = \"p\"\nbackends = [{}]\n",
+        list.join(", ")
+    );
+    parse(&text, Path::new("t.toml"), &Overrides::default()).expect("it is right").fleet
+}
+
+/// The fleet with one more backend, and that one.
+fn grown(fleet: &Fleet, index: u32, address: SocketAddr) -> (Fleet, Joining) {
+    let newcomer = Newcomer { name: None, address, weight: 1 };
+    let grown = grow(fleet, 0, &[(index, newcomer)]).expect("its address is new");
+    let backend = grown.backends.last().expect("it was added");
+    let joining = Joining::of(&grown, backend);
+    (grown, joining)
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut predicate: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !predicate() {
+        assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn start(fleet: &Fleet, shards: usize, recorder: &Recorder) -> Shards {
+    let recorder = recorder.clone();
+    Shards::start(split(fleet, shards), move |_, _| recorder.clone()).expect("it starts")
+}
+
+fn join(shards: &mut Shards, joining: Joining) {
+    let placed = shards.place(std::slice::from_ref(&joining)).expect("there is room");
+    shards.join(vec![(placed[0], joining)]).expect("the shard takes it");
+}
+
+#[test]
+fn backend_joins_and_parts_while_the_other_is_probed_on() {
+    let (first, second) = (Server::start(), Server::start());
+    let fleet = fleet(&[first.address], false);
+    let recorder = Recorder::default();
+    let mut shards = start(&fleet, 1, &recorder);
+    wait_until("the first is healthy", || {
+        recorder.look(|told| told.verdicts.get(&0) == Some(&Verdict::Healthy))
+    });
+    let (_, joining) = grown(&fleet, 1, second.address);
+    join(&mut shards, joining);
+    assert_eq!(recorder.look(|told| told.joined.get(&1).copied()), Some(1));
+    wait_until("the second is healthy", || {
+        recorder.look(|told| told.verdicts.get(&1) == Some(&Verdict::Healthy))
+    });
+    assert_eq!(shards.target_count(0), 2);
+    shards.set_standings(&[(1, Standing::Draining), (77, Standing::Over)]).expect("it takes it");
+    assert_eq!(recorder.look(|told| told.standings.clone()), [Standing::Draining]);
+    shards.part(&[1, 77]).expect("the shard takes it");
+    let parted = recorder.look(|told| told.parted.clone());
+    assert_eq!(parted, [(vec![JudgeIndex(1)], vec![TargetIndex(1)])]);
+    assert_eq!(shards.target_count(0), 1);
+    let (others, own) = (first.connections(), second.connections());
+    wait_until("the first is probed on", || others + 20 < first.connections());
+    // One may have been under way.
+    assert!(second.connections() <= own + 1, "who has parted is probed");
+    assert_eq!(recorder.look(|told| told.orphans), 0);
+    assert_eq!(shards.counters().map(|counters| counters.stray()).sum::<u64>(), 0);
+    shards.stop().expect("it did not fail");
+}
+
+#[test]
+fn backend_whose_target_is_probed_already_joins_its_shard_and_costs_no_probe() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    let text = servers.each_ref().map(|server| server.address);
+    let mut fleet = fleet(&text, false);
+    // A second pool that asks the same of nobody yet.
+    let mut other = fleet.pools[0].clone();
+    (other.name, other.backends, other.first_word) = ("q".to_owned(), 3..3, 7);
+    fleet.pools.push(other);
+    let recorder = Recorder::default();
+    let mut shards = start(&fleet, 2, &recorder);
+    let plans = split(&fleet, 2);
+    for (place, server) in servers.iter().enumerate() {
+        let index = 7 * 64 + u32::try_from(place).expect("three");
+        let newcomer = Newcomer { name: None, address: server.address, weight: 1 };
+        fleet = grow(&fleet, 1, &[(index, newcomer)]).expect("it is new to that pool");
+        let backend = fleet.backends.last().expect("it was added");
+        assert_eq!(backend.target, place, "the target of the first pool's");
+        let joining = Joining::of(&fleet, backend);
+        let shard = shards.place(std::slice::from_ref(&joining)).expect("there is room")[0];
+        assert!(plans[shard].targets.contains(&place), "where its target is");
+        shards.join(vec![(shard, joining)]).expect("the shard takes it");
+    }
+    assert_eq!(fleet.targets.len(), 3);
+    assert_eq!(shards.target_count(0) + shards.target_count(1), 3);
+    // It parts, and its target stays, for the other pool's backend is judged by it.
+    shards.part(&[7 * 64]).expect("the shard takes it");
+    assert_eq!(recorder.look(|told| told.parted[0].1.len()), 0);
+    let before = servers[0].connections();
+    wait_until("its target is probed on", || before + 5 < servers[0].connections());
+}
+
+#[test]
+fn hundreds_come_and_go_in_flight_and_leave_room_and_ring_as_they_were() {
+    let (first, hanging) = (Server::start(), Server::start());
+    // Over HTTP the server never answers: most probes are in flight when their backend parts.
+    let fleet = fleet(&[first.address], true);
+    let room = fleet.target_room();
+    let recorder = Recorder::default();
+    let mut shards = start(&fleet, 1, &recorder);
+    for round in 0..8 {
+        let mut all = fleet.clone();
+        let mut joining = Vec::new();
+        for number in 0..u8::try_from(room).expect("63") {
+            let address = SocketAddr::from(([127, 1, round, number + 1], hanging.address.port()));
+            let (more, one) = grown(&all, 1 + u32::from(number), address);
+            all = more;
+            joining.push(one);
+        }
+        let mut more = joining[0].clone();
+        (more.backend, more.judged[0].target) = (70, 70);
+        let beyond: Vec<Joining> = joining.iter().cloned().chain([more]).collect();
+        assert_eq!(shards.place(&beyond), Err(PlaceError::Full));
+        let reports = recorder.look(|told| told.reports);
+        // Those of the round before may have a cancel that was not answered yet.
+        wait_until("all join", || {
+            let placed = shards.place(&joining).expect("there is room");
+            shards.join(placed.into_iter().zip(joining.clone()).collect()).is_ok()
+        });
+        wait_until("they are probed", || {
+            reports + 2 * room as u64 <= recorder.look(|told| told.reports)
+        });
+        let indices: Vec<u32> = joining.iter().map(|one| one.backend).collect();
+        shards.part(&indices).expect("the shard takes it");
+        assert_eq!(shards.target_count(0), 1);
+    }
+    assert_eq!(recorder.look(|told| told.orphans), 0, "nobody who parted is reported");
+    assert_eq!(shards.counters().map(|counters| counters.stray()).sum::<u64>(), 0);
+    shards.stop().expect("it did not fail");
+}
