@@ -224,8 +224,6 @@ fn read(
             None => entering.fresh.push(newcomer),
         }
     }
-    let tried: Vec<(u32, Newcomer)> = entering.fresh.iter().cloned().map(|it| (0, it)).collect();
-    config::grow(fleet, index, &tried).map_err(|what| ControlError::Refused { what })?;
     let room = state.pools[index].room(now);
     if room < entering.fresh.len() {
         let reserved = fleet.pools[index].word_count * sickbay_shared::limits::WORD_BACKENDS;
@@ -236,5 +234,7 @@ fn read(
             entering.fresh.len()
         ));
     }
+    let tried: Vec<(u32, Newcomer)> = entering.fresh.iter().cloned().map(|it| (0, it)).collect();
+    config::grow(fleet, index, &tried).map_err(|what| ControlError::Refused { what })?;
     Ok(entering)
 }
