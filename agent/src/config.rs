@@ -8,6 +8,7 @@
 mod agent;
 mod assembly;
 mod backend_list;
+mod difference;
 mod endpoint;
 mod example;
 mod growth;
@@ -29,8 +30,9 @@ mod vcl_backends;
 
 use std::path::{Path, PathBuf};
 
+pub use self::difference::{PoolDifference, difference};
 pub use self::example::example;
-pub use self::growth::{Newcomer, grow, newcomer, newcomers};
+pub use self::growth::{Newcomer, check_apart, grow, newcomer, newcomers};
 pub use self::problem::{ConfigError, Problem};
 pub(crate) use self::problem::{nearest, quoted};
 pub use self::summary::{

@@ -15,7 +15,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::AsFd as _;
 
 use crate::board::Board;
+use crate::config::ConfigError;
 use crate::control::claim::Claim;
+use crate::control::host::Host as _;
 use crate::control::journal::Journal;
 use crate::control::server::{ControlServer, Options as ControlOptions};
 use crate::fleet::Fleet;
@@ -25,7 +27,7 @@ use crate::neighbours::Neighbours;
 use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
 
-use answers::Answers;
+use answers::{Answers, Source};
 use parts::Parts;
 
 /// What the control plane is told of the running agent.
@@ -49,12 +51,17 @@ pub struct Options {
     pub detach_on_exit: bool,
 }
 
-/// Runs the agent until SIGINT or SIGTERM, or until a part of it fails.
+/// Runs the agent until SIGINT or SIGTERM, or until a part of it fails. SIGHUP, or an operator's
+/// `reload`, has it read its fleet again from `source`, and take its members and weights.
 ///
 /// # Errors
 ///
 /// What this host lacks, what the kernel refused, or what failed; in one line with the remedy.
-pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
+pub fn run(
+    fleet: Fleet,
+    source: impl Fn() -> Result<Fleet, ConfigError> + Send + Sync + 'static,
+    options: Options,
+) -> anyhow::Result<()> {
     // Blocked before any thread starts, so that every thread inherits the mask.
     let signals = Signals::block()?;
     let shard_count = shard::shard_count(&fleet);
@@ -65,7 +72,7 @@ pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
     let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
     let fleet = Arc::new(fleet);
 
-    let mut agent = Agent::start(Arc::clone(&fleet), shard_count, claim)?;
+    let mut agent = Agent::start(Arc::clone(&fleet), Box::new(source), shard_count, claim)?;
     let ran = agent.serve(&signals);
     let attached = agent.stop();
     if options.detach_on_exit {
@@ -90,7 +97,12 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(fleet: Arc<Fleet>, shard_count: usize, claim: Claim) -> anyhow::Result<Self> {
+    fn start(
+        fleet: Arc<Fleet>,
+        source: Source,
+        shard_count: usize,
+        claim: Claim,
+    ) -> anyhow::Result<Self> {
         let plans = shard::split(&fleet, shard_count);
         let shards = u32::try_from(plans.len()).expect("at most 256 shards");
         // What an agent before this one left, if anything: its generation goes on.
@@ -113,7 +125,7 @@ impl Agent {
             Arc::clone(&journal),
             datapath.counters()?,
         ));
-        let answers = Arc::new(Answers::new(Arc::clone(&parts), members));
+        let answers = Arc::new(Answers::new(source, Arc::clone(&parts), members));
         parts.set_neighbours(start_neighbours(&fleet, &board)?);
         let control = ControlServer::start(
             claim,
@@ -132,14 +144,26 @@ impl Agent {
             if !self.attached && self.may_attach(limit) {
                 self.attach()?;
             }
-            if let Some(signal) = signals.wait(LOOK_INTERVAL)? {
-                tracing::info!("stopping on {signal}");
-                return Ok(());
+            match signals.wait(LOOK_INTERVAL)? {
+                None => {}
+                Some(Signal::SIGHUP) => self.reload(),
+                Some(signal) => {
+                    tracing::info!("stopping on {signal}");
+                    return Ok(());
+                }
             }
             self.answers.members().tick();
             if let Some(Some(error)) = self.parts.with_shards(Shards::failure) {
                 return Err(error).context("a probing thread ended");
             }
+        }
+    }
+
+    /// As an operator's `reload`; what comes of it is for the log.
+    fn reload(&self) {
+        match self.answers.reload() {
+            Ok(reloaded) => tracing::info!("read again: {}", reloaded.summary()),
+            Err(error) => tracing::error!("not read again: {error}"),
         }
     }
 
@@ -254,7 +278,7 @@ fn attached_text(attached: &[Attached]) -> String {
     format!("attached to {}", each.collect::<Vec<_>>().join(", "))
 }
 
-/// SIGINT and SIGTERM, taken when we look for them.
+/// SIGINT, SIGTERM and SIGHUP, taken when we look for them.
 struct Signals(SignalFd);
 
 impl Signals {
@@ -262,6 +286,7 @@ impl Signals {
         let mut set = SigSet::empty();
         set.add(Signal::SIGINT);
         set.add(Signal::SIGTERM);
+        set.add(Signal::SIGHUP);
         set.thread_block().context("cannot block signals")?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Self(SignalFd::with_flags(&set, flags).context("cannot make a signalfd")?))

@@ -140,6 +140,7 @@ fn drained_backend_gets_no_new_flow_and_keeps_those_it_has() {
     assert_eq!((&two["standing"], &two["takes_new"]), (&"draining".into(), &false.into()));
     assert_eq!(two["state"], "healthy", "its probes go on");
     connections(&load, 800, drained_ns);
+    let undraining_ns = monotonic_ns();
     say(&stage, &["backend", "undrain", "backend-2"]);
     let undrained_ns = monotonic_ns();
     assert_eq!(view(&stage, "backend-2").unwrap()["standing"], "member");
@@ -157,7 +158,7 @@ fn drained_backend_gets_no_new_flow_and_keeps_those_it_has() {
     assert_nothing_moved(&stage, &record);
     let kept = record.kept.iter().filter(|flow| flow.owner() == Some("backend-2")).count();
     assert!(3 < kept, "backend-2 had {kept} connections: nothing is shown");
-    assert_eq!(record.answered_count("backend-2", drained_ns, undrained_ns), 0);
+    assert_eq!(record.answered_count("backend-2", drained_ns, undraining_ns), 0);
     assert!(0 < record.answered_count("backend-2", undrained_ns, over_ns));
     assert_eq!(record.answered_count("backend-2", over_ns, u64::MAX), 0);
     let said = stage.agent.said();
@@ -249,6 +250,59 @@ fn one_that_is_added_again_before_it_is_gone_keeps_its_flows() {
     let record = load.stop();
     assert_nothing_moved(&stage, &record);
     assert!(0 < record.answered_count("backend-3", added_ns, u64::MAX));
+}
+
+#[test]
+fn configuration_that_is_read_again_brings_members_and_weights_or_nothing() {
+    let base = Configuration { drain: DRAIN, ..Configuration::usual() };
+    let first = base.clone();
+    let prepare = |network: &Network| {
+        let members = members(&network.backends[..4], Family::V4);
+        Ok(Configuration { members, ..first })
+    };
+    let stage = Stage::prepared(6, prepare).unwrap();
+    let all = &stage.network.backends;
+    let text =
+        |lines: String| Configuration { members: lines, ..base.clone() }.text(&stage.network);
+    let load = stage.load(Family::V4);
+    connections(&load, 400, 0);
+    // 1 weighs more, 4 is gone, 5 has the address of 5, and 6 is new.
+    let heavy = members(&all[..1], Family::V4).replace(" }", ", weight = 3 }");
+    let wanted = text(heavy + &members(&all[1..3], Family::V4) + &members(&all[4..], Family::V4));
+    stage.agent.rewrite(&wanted).unwrap();
+    assert_eq!(
+        say(&stage, &["reload"]),
+        "web.backend-5 added\nweb.backend-6 added\nweb.backend-4 removed\nweb.backend-1 weighed\n\
+         2 added, 1 removed, 1 with another weight\n"
+    );
+    let reloaded_ns = monotonic_ns();
+    stage.wait_for_healthy(5).unwrap();
+    let healthy_ns = monotonic_ns();
+    connections(&load, 800, healthy_ns);
+    stage
+        .agent
+        .rewrite(&wanted.replace("window = 4", "window = 5").replace("backend-6", "x"))
+        .unwrap();
+    let error = refused(&stage, &["reload"]);
+    assert!(error.contains("the probes are not as they run: only backends"), "{error}");
+    stage.agent.rewrite("[pool.web]\nprobe = 7\n").unwrap();
+    let error = refused(&stage, &["reload"]);
+    assert!(error.contains("the configuration is wrong: "), "{error}");
+    stage.agent.rewrite(&wanted).unwrap();
+    stage.agent.hang_up().unwrap();
+    wait_until("it was read again", PATIENCE, || {
+        stage.agent.said().contains("read again: nothing has changed").then_some(())
+    })
+    .unwrap();
+    let record = load.stop();
+    assert_eq!(record.failed_count(0, u64::MAX), 0);
+    let others = record.kept.iter().filter(|flow| flow.owner() != Some("backend-4"));
+    assert_eq!(others.filter(|flow| !flow.stayed()).count(), 0);
+    assert_eq!(record.answered_count("backend-4", reloaded_ns, u64::MAX), 0);
+    for backend in ["backend-5", "backend-6"] {
+        assert!(0 < record.answered_count(backend, healthy_ns, u64::MAX), "{backend}");
+    }
+    assert_eq!(view(&stage, "backend-1").unwrap()["weight"], 3);
 }
 
 /// Addresses of each machine in the test of hundreds.

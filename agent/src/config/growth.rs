@@ -70,51 +70,55 @@ pub fn newcomers(list: &str, file: &str) -> Result<Vec<Newcomer>, String> {
     Ok(listed.into_iter().map(newcomer).collect())
 }
 
-/// The fleet with these in `pool`, each with the index that it was given. None of them may clash
-/// with a member by address or name, or with another of them.
+/// Whether these can join a pool that has `members`: whether one clashes with a member by address
+/// or name, or with another of them.
 ///
 /// # Errors
 ///
 /// Which one clashes, in one line.
-pub fn grow(fleet: &Fleet, pool: usize, newcomers: &[(u32, Newcomer)]) -> Result<Fleet, String> {
-    let target_max = fleet.targets.len() + fleet.target_room();
-    let members = &fleet.backends[fleet.pools[pool].backends.clone()];
-    let mut addresses: HashSet<SocketAddr> = members.iter().map(|it| it.address).collect();
-    let mut names: HashSet<String> = members.iter().map(|it| it.name.clone()).collect();
-    let mut targets = Targets::resume(fleet);
-    let settings = &fleet.pools[pool];
-    let mut joining = Vec::with_capacity(newcomers.len());
-    for (index, newcomer) in newcomers {
-        let name = newcomer.called();
-        if !addresses.insert(newcomer.address) {
-            let (pool, address) = (&settings.name, newcomer.address);
+pub fn check_apart<'a>(
+    pool: &str,
+    members: impl Iterator<Item = &'a Backend> + Clone,
+    newcomers: &[Newcomer],
+) -> Result<(), String> {
+    let mut addresses: HashSet<SocketAddr> = members.clone().map(|it| it.address).collect();
+    let mut names: HashSet<String> = members.map(|it| it.name.clone()).collect();
+    for newcomer in newcomers {
+        let (address, name) = (newcomer.address, newcomer.called());
+        if !addresses.insert(address) {
             return Err(format!("backend {address} is in pool {pool} already"));
         }
         if !names.insert(name.clone()) {
-            let pool = &settings.name;
             return Err(format!(
                 "backend name {name} is taken in pool {pool}: give --name another"
             ));
         }
+    }
+    Ok(())
+}
+
+/// The fleet with these in `pool`, each with the index that it was given, behind those it has. As
+/// many fit as the pool reserves indices.
+#[must_use]
+pub fn grow(fleet: &Fleet, pool: usize, newcomers: &[(u32, Newcomer)]) -> Fleet {
+    let mut targets = Targets::resume(fleet);
+    let settings = &fleet.pools[pool];
+    let mut joining = Vec::with_capacity(newcomers.len());
+    for (index, newcomer) in newcomers {
         let probed = probed_at(newcomer.address, settings.probe_port);
+        let more = settings.more_probes.iter();
         joining.push(Backend {
-            name,
+            name: newcomer.called(),
             pool,
             address: newcomer.address,
             weight: newcomer.weight,
             target: targets.of(probed, settings.probe, None),
-            more_targets: settings
-                .more_probes
-                .iter()
-                .map(|probe| targets.of(probed, *probe, None))
-                .collect(),
+            more_targets: more.map(|probe| targets.of(probed, *probe, None)).collect(),
             index: *index,
         });
     }
-    debug_assert!(targets.list.len() <= target_max, "as many targets as indices allow");
     let list = targets.list;
-    let mut grown = fleet.clone();
-    grown.targets = list;
+    let mut grown = Fleet { targets: list, ..fleet.clone() };
     grown.insert(pool, joining);
-    Ok(grown)
+    grown
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::SOCKET_NAME;
 use super::journal::TransitionView;
-use super::members::MembersChanged;
+use super::members::{MembersChanged, Reloaded};
 use super::polls::PollView;
 use super::protocol::{
     self, ErrorKind, ErrorReply, PROTOCOL, Reply, Request, RequestLine, ResponseLine,
@@ -96,6 +96,18 @@ impl Client {
     pub fn change_members(&self, request: Request) -> Result<MembersChanged, ClientError> {
         match self.ask(request)? {
             Reply::Members(changed) => Ok(changed),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// Has the agent read its configuration again.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses; then nothing was changed.
+    pub fn reload(&self) -> Result<Reloaded, ClientError> {
+        match self.ask(Request::Reload)? {
+            Reply::Reloaded(reloaded) => Ok(reloaded),
             other => Err(ClientError::unexpected(&other)),
         }
     }
@@ -253,6 +265,7 @@ impl ClientError {
             Reply::Backends(_) => "backends",
             Reply::Set(_) => "set",
             Reply::Members(_) => "members",
+            Reply::Reloaded(_) => "reloaded",
             Reply::Transitions { .. } => "transitions",
             Reply::Polls(_) => "polls",
         };

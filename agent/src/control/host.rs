@@ -2,7 +2,7 @@
 
 use sickbay_core::command::Override;
 
-use super::members::{MemberChange, MembersChanged};
+use super::members::{MemberChange, MembersChanged, Reloaded};
 use super::pattern::Pattern;
 use super::view::{BackendView, ServiceView, StatusView};
 
@@ -33,6 +33,15 @@ pub trait Host: Send + Sync {
     ///
     /// [`ControlError::NoBackendMatches`], [`ControlError::Refused`], and what hindered the agent.
     fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError>;
+
+    /// Reads the configuration again and has its members and weights in force, all of it or
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Refused`]: the configuration is wrong, or differs in more than that; and
+    /// what hindered the agent.
+    fn reload(&self) -> Result<Reloaded, ControlError>;
 }
 
 /// Why the agent did not do what it was asked.

@@ -66,6 +66,32 @@ pub struct MembersChanged {
     pub notes: Vec<String>,
 }
 
+/// What a changed configuration came to, `pool.backend` each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Who entered.
+    pub added: Vec<String>,
+    /// Who left.
+    pub removed: Vec<String>,
+    /// Who has another weight.
+    pub weighed: Vec<String>,
+    /// What will disappoint, one line each.
+    pub notes: Vec<String>,
+}
+
+impl Reloaded {
+    /// One line: how many of each.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Self { added, removed, weighed, notes: _ } = self;
+        if added.is_empty() && removed.is_empty() && weighed.is_empty() {
+            return "nothing has changed".to_owned();
+        }
+        let (added, removed, weighed) = (added.len(), removed.len(), weighed.len());
+        format!("{added} added, {removed} removed, {weighed} with another weight")
+    }
+}
+
 /// What became of a backend's membership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "event")]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::host::{ControlError, Host};
 use super::journal::{Journal, TransitionView};
-use super::members::{MemberChange, MembersChanged, NewBackend};
+use super::members::{MemberChange, MembersChanged, NewBackend, Reloaded};
 use super::pattern::Pattern;
 use super::polls::PollView;
 use super::view::{Admin, BackendView, ServiceView, StatusView};
@@ -85,6 +85,8 @@ pub enum Request {
         /// Which.
         pattern: String,
     },
+    /// The configuration is read again.
+    Reload,
     /// The newest transitions.
     Transitions {
         /// Those with a sequence above this.
@@ -126,6 +128,8 @@ pub enum Reply {
     Set(Vec<String>),
     /// To [`Request::AddBackends`] and the other changes of members.
     Members(MembersChanged),
+    /// To [`Request::Reload`].
+    Reloaded(Reloaded),
     /// To [`Request::Transitions`].
     Transitions {
         /// Oldest first.
@@ -250,6 +254,7 @@ fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply,
         Request::Undrain { pattern } => {
             change(host, &MemberChange::Undrain { pattern: read_pattern(&pattern)? })?
         }
+        Request::Reload => Reply::Reloaded(host.reload()?),
         Request::Transitions { after } => {
             Reply::Transitions { transitions: journal.since(after), dropped: journal.dropped() }
         }

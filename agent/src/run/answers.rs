@@ -13,8 +13,9 @@ use sickbay_shared::abi::{BackendCounters, TargetRecord};
 use super::members::{Members, Shown};
 use super::parts::Parts;
 use crate::board::coarse_now_ns;
+use crate::config::ConfigError;
 use crate::control::host::{ControlError, Host};
-use crate::control::members::{MemberChange, MembersChanged};
+use crate::control::members::{MemberChange, MembersChanged, Reloaded};
 use crate::control::pattern::Pattern;
 use crate::control::view::{
     Admin, AttachedView, BackendView, PercentilesView, ProbeState, ServiceView, ShardView,
@@ -27,9 +28,12 @@ use crate::kernel::{Attached, AttachedMode};
 use crate::membership::Membership;
 use crate::shard::{RequestError, ShardRequest};
 
+/// Reads the configuration again.
+pub(super) type Source = Box<dyn Fn() -> Result<Fleet, ConfigError> + Send + Sync>;
+
 /// What [`Host`] is answered from.
-#[derive(Debug)]
 pub(super) struct Answers {
+    source: Source,
     parts: Arc<Parts>,
     members: Members,
     started: Instant,
@@ -39,9 +43,9 @@ pub(super) struct Answers {
 impl Answers {
     /// Answers for these parts; nothing runs and nothing is attached yet.
     #[must_use]
-    pub(super) fn new(parts: Arc<Parts>, pools: Vec<Membership>) -> Self {
+    pub(super) fn new(source: Source, parts: Arc<Parts>, pools: Vec<Membership>) -> Self {
         let members = Members::new(Arc::clone(&parts), pools);
-        Self { parts, members, started: Instant::now(), attached: RwLock::new(Vec::new()) }
+        Self { source, parts, members, started: Instant::now(), attached: RwLock::new(Vec::new()) }
     }
 
     /// Who belongs to the pools.
@@ -228,6 +232,19 @@ impl Host for Answers {
 
     fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError> {
         self.members.change(change)
+    }
+
+    fn reload(&self) -> Result<Reloaded, ControlError> {
+        let wanted = (self.source)().map_err(|error| {
+            // The first mistake is enough for a line; `check` shows all of them.
+            let first = error.errors.first().map_or_else(String::new, ToString::to_string);
+            let more = match error.errors.len() {
+                0 | 1 => String::new(),
+                count => format!("; `sickbay check` shows {} more", count - 1),
+            };
+            ControlError::Refused { what: format!("the configuration is wrong: {first}{more}") }
+        })?;
+        self.members.reload(&wanted)
     }
 }
 

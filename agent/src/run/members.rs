@@ -5,9 +5,9 @@
 //! without a backend. Those who enter: record and next hop, then bits (by their shard), then slots.
 //! Those who leave: bits, then slots; a drain later slots again, then bits and probes, then record.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sickbay_core::command::Override;
 use sickbay_core::maglev::SLOTS_PER_LIGHTEST;
@@ -16,18 +16,25 @@ use sickbay_shared::abi::{self, BackendCounters, BackendRef};
 
 use super::layout;
 use super::parts::Parts;
+use crate::config::{self, PoolDifference};
 use crate::control::host::ControlError;
 use crate::control::journal::{Transition, Why};
-use crate::control::members::{MemberChange, MemberEvent, MembersChanged, StandingView};
+use crate::control::members::{MemberChange, MemberEvent, MembersChanged, Reloaded, StandingView};
 use crate::control::pattern::Pattern;
 use crate::control::view::ProbeState;
 use crate::engine::monotonic_now;
 use crate::fleet::{Backend, Fleet};
-use crate::membership::{Ended, Membership, Rewrite, Standing};
-use crate::shard::{RequestError, Shards};
+use crate::membership::{Membership, Rewrite, Standing};
+use crate::shard::RequestError;
 
+/// What time brings to its end.
+mod end;
 /// Backends that enter.
 mod enter;
+/// Those who enter, leave and are weighed at once.
+mod turn;
+
+use turn::{Done, Turn};
 
 /// How long next hops and shards are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -91,29 +98,32 @@ impl Members {
         }
     }
 
-    /// Brings to its end what has come to it. Called every now and then.
-    pub(super) fn tick(&self) {
+    /// Has the members be those of the fleet `wanted`, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// What differs besides members and weights, and what hinders the agent.
+    pub(super) fn reload(&self, wanted: &Fleet) -> Result<Reloaded, ControlError> {
         let mut state = self.state();
+        let fleet = self.parts.fleet();
+        let gone = state.leaving();
+        let differences = config::difference(&fleet, &gone, wanted)
+            .map_err(|what| ControlError::Refused { what })?;
         let now = monotonic_now();
-        for pool in 0..state.pools.len() {
-            if state.pools[pool].next_end_ns().is_none_or(|end_ns| now < end_ns) {
-                continue;
-            }
-            let fleet = self.parts.fleet();
-            let slot = self.slot_reader(&fleet, pool);
-            let Ended { rewrites, gone } = state.pools[pool].end(&slot, now);
-            self.store(&fleet, pool, &rewrites);
-            if !rewrites.is_empty() {
-                let count: usize = rewrites.iter().map(|rewrite| rewrite.slots.len()).sum();
-                let pool = &fleet.pools[pool].name;
-                tracing::info!("pool {pool}: a drain has ended, {count} slots are settled");
-            }
-            state.parting.extend(gone.into_iter().map(|backend| (pool, backend)));
+        let mut turn = Turn::default();
+        let own = |index: u32| {
+            let found = fleet.backends.iter().find(|backend| backend.index == index);
+            found.expect("the difference is told by the fleet's indices").clone()
+        };
+        for PoolDifference { pool, entering, leaving, weighed } in differences {
+            let members = &state.pools[pool];
+            let entering = enter::entering(members, &fleet, pool, entering, &leaving, now)?;
+            turn.entering.push(entering);
+            turn.leaving.extend(leaving.into_iter().map(own));
+            turn.weighed.extend(weighed.into_iter().map(|(index, weight)| (own(index), weight)));
         }
-        if !state.parting.is_empty() {
-            self.part(&mut state, now);
-        }
-        self.end_drains(&mut state, now);
+        let Done { added, removed, weighed, notes } = self.carry_out(&mut state, &turn)?;
+        Ok(Reloaded { added, removed, weighed, notes })
     }
 
     /// An operator's word over a backend was taken by its shard.
@@ -153,30 +163,9 @@ impl Members {
     }
 
     fn remove(&self, state: &mut State, pattern: &Pattern) -> Result<MembersChanged, ControlError> {
-        let fleet = self.parts.fleet();
-        let chosen = members_of(state, &fleet, pattern)?;
-        for (index, pool) in fleet.pools.iter().enumerate() {
-            let leaving = chosen.iter().filter(|backend| backend.pool == index).count();
-            let serves = fleet.services.iter().any(|service| service.pool == index);
-            if serves && 0 < leaving && leaving == state.pools[index].member_count() {
-                return refused(format!(
-                    "a service needs pool {0}, and nobody would be left in it: add others first, \
-                     or drain these (`sickbay backend drain '{0}.*'`)",
-                    pool.name
-                ));
-            }
-        }
-        self.set_standings(state, &chosen, Standing::Draining)?;
-        let now = monotonic_now();
-        for backend in &chosen {
-            state.drained.remove(&backend.index);
-            state.pools[backend.pool].leave(backend.index, now);
-        }
-        self.retable(state, &fleet, &chosen, now);
-        self.tell(&fleet, &chosen, now, |backend| MemberEvent::Removed {
-            drain_ms: fleet.pools[backend.pool].drain_ns / 1_000_000,
-        });
-        Ok(changed(&fleet, &chosen, self.notes(state, &fleet, &chosen)))
+        let leaving = members_of(state, &self.parts.fleet(), pattern)?;
+        let done = self.carry_out(state, &Turn { leaving, ..Turn::default() })?;
+        Ok(MembersChanged { names: done.removed, notes: done.notes })
     }
 
     fn weigh(
@@ -185,28 +174,14 @@ impl Members {
         pattern: &Pattern,
         weight: u32,
     ) -> Result<MembersChanged, ControlError> {
-        let fleet = self.parts.fleet();
         if !(1..=1000).contains(&weight) {
             let mend = "write 1 to 1000; `sickbay backend drain` takes new flows away";
             return refused(format!("weight {weight} is out of range: {mend}"));
         }
-        let chosen = members_of(state, &fleet, pattern)?;
-        let now = monotonic_now();
-        let mut weighed = (*fleet).clone();
-        for backend in &chosen {
-            state.pools[backend.pool].weigh(backend.index, weight);
-        }
-        let indices: Vec<u32> = chosen.iter().map(|backend| backend.index).collect();
-        for backend in weighed.backends.iter_mut().filter(|it| indices.contains(&it.index)) {
-            backend.weight = weight;
-        }
-        self.retable(state, &fleet, &chosen, now);
-        self.parts.set_fleet(weighed);
-        self.tell(&fleet, &chosen, now, |backend| MemberEvent::Weighed {
-            from: backend.weight,
-            to: weight,
-        });
-        Ok(changed(&fleet, &chosen, self.notes(state, &fleet, &chosen)))
+        let chosen = members_of(state, &self.parts.fleet(), pattern)?;
+        let weighed = chosen.into_iter().map(|backend| (backend, weight)).collect();
+        let done = self.carry_out(state, &Turn { weighed, ..Turn::default() })?;
+        Ok(MembersChanged { names: done.weighed, notes: done.notes })
     }
 
     fn drain(
@@ -217,7 +192,7 @@ impl Members {
     ) -> Result<MembersChanged, ControlError> {
         let fleet = self.parts.fleet();
         let chosen = members_of(state, &fleet, pattern)?;
-        self.set_standings(state, &chosen, Standing::Draining)?;
+        self.set_standings(state, &each(&chosen, Standing::Draining))?;
         let now = monotonic_now();
         let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
         let until_ns = limit_ns.map(|limit_ns| now.saturating_add(limit_ns));
@@ -228,7 +203,7 @@ impl Members {
         self.retable(state, &fleet, &chosen, now);
         let limit_ms = limit_ns.map(|limit_ns| limit_ns / 1_000_000);
         self.tell(&fleet, &chosen, now, |_| MemberEvent::DrainBegan { limit_ms });
-        Ok(changed(&fleet, &chosen, Vec::new()))
+        Ok(MembersChanged { names: names(&fleet, &chosen), notes: Vec::new() })
     }
 
     fn undrain(
@@ -242,7 +217,7 @@ impl Members {
         if chosen.is_empty() {
             return refused(format!("none that {:?} matches is drained", pattern.as_str()));
         }
-        self.set_standings(state, &chosen, Standing::Full)?;
+        self.set_standings(state, &each(&chosen, Standing::Full))?;
         let now = monotonic_now();
         for backend in &chosen {
             state.drained.remove(&backend.index);
@@ -250,74 +225,18 @@ impl Members {
         }
         self.retable(state, &fleet, &chosen, now);
         self.tell(&fleet, &chosen, now, |_| MemberEvent::DrainEnded);
-        Ok(changed(&fleet, &chosen, Vec::new()))
-    }
-
-    /// Nothing is left of those whose drain has ended. What a shard does not take now it is asked
-    /// to take again at the next tick.
-    fn part(&self, state: &mut State, now: Nanos) {
-        let indices: Vec<u32> = state.parting.iter().map(|(_, it)| it.index()).collect();
-        match self.parts.with_shards(|shards| shards.part(&indices)) {
-            Some(Ok(())) => {}
-            Some(Err(error)) => return tracing::warn!("backends that left stay probed: {error}"),
-            None => return,
-        }
-        self.parts.with_neighbours(|it| it.change(Vec::new(), indices.clone(), PATIENCE));
-        let fleet = self.parts.fleet();
-        let gone: Vec<Backend> =
-            fleet.backends.iter().filter(|it| indices.contains(&it.index)).cloned().collect();
-        let mut rest = (*fleet).clone();
-        rest.remove(&indices);
-        self.parts.set_fleet(rest);
-        for (pool, backend) in state.parting.drain(..) {
-            self.parts.board.write_backend(backend.index(), &abi::Backend::default());
-            state.pools[pool].release(backend, now);
-            state.words.remove(&backend.index());
-        }
-        self.tell(&fleet, &gone, now, |_| MemberEvent::Gone);
-    }
-
-    /// The time is over of those that are drained with a limit.
-    fn end_drains(&self, state: &mut State, now: Nanos) {
-        let is_over =
-            |drained: &Drained| !drained.over && drained.until_ns.is_some_and(|it| it <= now);
-        let over: Vec<u32> =
-            state.drained.iter().filter(|(_, it)| is_over(it)).map(|(index, _)| *index).collect();
-        if over.is_empty() {
-            return;
-        }
-        let fleet = self.parts.fleet();
-        let chosen: Vec<Backend> =
-            fleet.backends.iter().filter(|it| over.contains(&it.index)).cloned().collect();
-        if let Err(error) = self.set_standings(state, &chosen, Standing::Over) {
-            return tracing::warn!("drained backends serve on for now: {error}");
-        }
-        for index in over {
-            state.drained.entry(index).and_modify(|drained| drained.over = true);
-        }
-        self.tell(&fleet, &chosen, now, |_| MemberEvent::DrainTimeOver);
+        Ok(MembersChanged { names: names(&fleet, &chosen), notes: Vec::new() })
     }
 
     /// Says to their shards what flows backends may have; undone when one does not take it.
-    fn set_standings(
-        &self,
-        state: &State,
-        chosen: &[Backend],
-        standing: Standing,
-    ) -> Result<(), ControlError> {
-        let wanted: Vec<_> = chosen.iter().map(|backend| (backend.index, standing)).collect();
-        let set = |shards: &mut Shards| shards.set_standings(&wanted);
-        let taken = taken(self.parts.with_shards(set));
+    fn set_standings(&self, state: &State, wanted: &[(u32, Standing)]) -> Result<(), ControlError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let taken = taken(self.parts.with_shards(|shards| shards.set_standings(wanted)));
         if taken.is_err() {
-            let before = |backend: &Backend| {
-                let standing = match state.drained.get(&backend.index) {
-                    None => Standing::Full,
-                    Some(Drained { over: false, .. }) => Standing::Draining,
-                    Some(Drained { over: true, .. }) => Standing::Over,
-                };
-                (backend.index, standing)
-            };
-            let before: Vec<_> = chosen.iter().map(before).collect();
+            let before: Vec<(u32, Standing)> =
+                wanted.iter().map(|(index, _)| (*index, state.standing(*index))).collect();
             // The shard that did not take the first will not take this; the others will.
             let _told_already = self.parts.with_shards(|shards| shards.set_standings(&before));
         }
@@ -326,9 +245,7 @@ impl Members {
 
     /// Has the tables of the pools of `chosen` follow.
     fn retable(&self, state: &mut State, fleet: &Fleet, chosen: &[Backend], now: Nanos) {
-        let mut pools: Vec<usize> = chosen.iter().map(|backend| backend.pool).collect();
-        pools.dedup();
-        for pool in pools {
+        for pool in pools_of(chosen) {
             let slot = self.slot_reader(fleet, pool);
             let rewrites = state.pools[pool].retable(&slot, now);
             self.store(fleet, pool, &rewrites);
@@ -387,10 +304,8 @@ impl Members {
 
     /// What will disappoint: tables that have become too small for their shares to be even.
     fn notes(&self, state: &State, fleet: &Fleet, chosen: &[Backend]) -> Vec<String> {
-        let mut pools: Vec<usize> = chosen.iter().map(|backend| backend.pool).collect();
-        pools.dedup();
         let mut notes = Vec::new();
-        for pool in pools {
+        for pool in pools_of(chosen) {
             let weights: Vec<u32> = state.pools[pool].weights().collect();
             let total: u64 = weights.iter().copied().map(u64::from).sum();
             let lightest = u64::from(weights.iter().copied().min().unwrap_or(1));
@@ -419,13 +334,7 @@ fn members_of(
     fleet: &Fleet,
     pattern: &Pattern,
 ) -> Result<Vec<Backend>, ControlError> {
-    let leaving: Vec<u32> = state
-        .pools
-        .iter()
-        .flat_map(Membership::seats)
-        .filter(|seat| seat.gone_ns.is_some())
-        .map(|seat| seat.backend.index())
-        .collect();
+    let leaving = state.leaving();
     let is_meant = |backend: &&Backend| {
         pattern.matches(&fleet.pools[backend.pool].name, &backend.name)
             && !leaving.contains(&backend.index)
@@ -437,9 +346,39 @@ fn members_of(
     Ok(chosen)
 }
 
-fn changed(fleet: &Fleet, chosen: &[Backend], notes: Vec<String>) -> MembersChanged {
+impl State {
+    /// The indices of those that are leaving.
+    fn leaving(&self) -> Vec<u32> {
+        let seats = self.pools.iter().flat_map(Membership::seats);
+        seats.filter(|seat| seat.gone_ns.is_some()).map(|seat| seat.backend.index()).collect()
+    }
+
+    /// What flows a backend may have, as its shard was told last.
+    fn standing(&self, index: u32) -> Standing {
+        let mut seats = self.pools.iter().flat_map(Membership::seats);
+        let leaves = seats.any(|seat| seat.backend.index() == index && seat.gone_ns.is_some());
+        match self.drained.get(&index) {
+            Some(Drained { over: true, .. }) => Standing::Over,
+            Some(Drained { over: false, .. }) => Standing::Draining,
+            None if leaves => Standing::Draining,
+            None => Standing::Full,
+        }
+    }
+}
+
+fn each(chosen: &[Backend], standing: Standing) -> Vec<(u32, Standing)> {
+    chosen.iter().map(|backend| (backend.index, standing)).collect()
+}
+
+/// The pools of these, each once.
+fn pools_of(chosen: &[Backend]) -> BTreeSet<usize> {
+    chosen.iter().map(|backend| backend.pool).collect()
+}
+
+/// `pool.backend` of each.
+fn names(fleet: &Fleet, chosen: &[Backend]) -> Vec<String> {
     let name = |it: &Backend| format!("{}.{}", fleet.pools[it.pool].name, it.name);
-    MembersChanged { names: chosen.iter().map(name).collect(), notes }
+    chosen.iter().map(name).collect()
 }
 
 fn refused<T>(what: String) -> Result<T, ControlError> {

@@ -11,7 +11,7 @@ use sickbay::control::claim::Claim;
 use sickbay::control::client::Client;
 use sickbay::control::host::{ControlError, Host};
 use sickbay::control::journal::Journal;
-use sickbay::control::members::{MemberChange, MembersChanged, NewBackend, StandingView};
+use sickbay::control::members::{MemberChange, MembersChanged, NewBackend, Reloaded, StandingView};
 use sickbay::control::pattern::Pattern;
 use sickbay::control::protocol::{Reply, ResponseLine};
 use sickbay::control::server::{ControlServer, Options};
@@ -130,6 +130,10 @@ impl Host for Fake {
             other => return Err(ControlError::Refused { what: format!("{other:?}") }),
         };
         Ok(MembersChanged { names, notes: vec!["a note".to_owned()] })
+    }
+
+    fn reload(&self) -> Result<Reloaded, ControlError> {
+        Err(ControlError::Refused { what: "line 7 is wrong".to_owned() })
     }
 }
 
