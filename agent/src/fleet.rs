@@ -1,4 +1,5 @@
-//! The fleet: validated configuration, with every index given out. Parsed once, never re-checked.
+//! The fleet: validated configuration, with every index given out. Parsed once, never re-checked;
+//! its members may change while it runs, by a fleet that takes the place of the one before.
 //!
 //! Made by [`crate::config`]; read by whoever probes, publishes, steers or shows.
 

@@ -179,10 +179,10 @@ impl Membership {
         Ok(Entered::New(backend))
     }
 
-    /// Takes back that somebody new entered, before any slot named it.
-    pub fn take_back(&mut self, backend: BackendRef, now: Nanos) {
+    /// Takes back that somebody new entered, before any slot named it. Its index is free when it is
+    /// [`release`](Self::release)d.
+    pub fn take_back(&mut self, backend: BackendRef) {
         self.seats.retain(|seat| seat.backend != backend);
-        self.indices.give_back(backend, now);
     }
 
     /// The member with this index leaves: it is gone a drain later.
@@ -242,7 +242,8 @@ impl Membership {
         ended
     }
 
-    /// The index of one that is gone may be used again: nothing of it is left on the board.
+    /// The index of one that is gone, or was taken back, may be used again: nothing of it is left on
+    /// the board.
     pub fn release(&mut self, backend: BackendRef, now: Nanos) {
         self.indices.give_back(backend, now);
     }

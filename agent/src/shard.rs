@@ -279,10 +279,10 @@ impl Shards {
     /// A shard does not take them.
     pub fn part(&mut self, backends: &[u32]) -> Result<(), RequestError> {
         let placed = self.owned(backends.iter().copied(), |backend| *backend);
-        for backend in backends {
-            self.places.part(*backend);
-        }
-        self.hand_out(placed, |backends, reply| Work::Part { backends, reply })
+        self.hand_out(placed, |backends, reply| Work::Part { backends, reply })?;
+        // Not before: who was not parted from yet can be asked for again.
+        backends.iter().for_each(|backend| self.places.part(*backend));
+        Ok(())
     }
 
     /// Says what flows backends may have, whatever their probes say. When it returns, their bits

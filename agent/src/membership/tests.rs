@@ -248,7 +248,8 @@ fn index_that_was_free_the_longest_is_taken_first() {
 fn entering_is_taken_back_as_if_it_had_never_been() {
     let mut rig = Rig::new(2, 4, vec![table()]);
     let entered = rig.enter(3).unwrap();
-    rig.membership.take_back(entered.backend(), rig.now);
+    rig.membership.take_back(entered.backend());
+    rig.membership.release(entered.backend(), rig.now);
     assert_eq!(rig.membership.seats().len(), 2);
     assert_eq!(rig.retable(), 0);
 }

@@ -36,9 +36,6 @@ mod turn;
 
 use turn::{Done, Turn};
 
-/// How long next hops and shards are waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// Who belongs to the pools.
 #[derive(Debug)]
 pub(super) struct Members {

@@ -1,6 +1,7 @@
 //! The parts of the running agent that its control plane and its members share.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use crate::board::Board;
 use crate::control::journal::Journal;
@@ -8,6 +9,9 @@ use crate::fleet::Fleet;
 use crate::kernel::Counters;
 use crate::neighbours::Neighbours;
 use crate::shard::Shards;
+
+/// How long the thread that looks up next hops is waited for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What runs.
 #[derive(Debug)]
@@ -67,6 +71,11 @@ impl Parts {
     /// What `look` makes of the thread that looks up next hops; `None` when none runs.
     pub(super) fn with_neighbours<T>(&self, look: impl FnOnce(&Neighbours) -> T) -> Option<T> {
         self.neighbours.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
+    }
+
+    /// No next hop of these is told from now on; false when that could not be made sure of.
+    pub(super) fn forget_next_hops(&self, backends: &[u32]) -> Option<bool> {
+        self.with_neighbours(|it| it.change(Vec::new(), backends.to_vec(), PATIENCE))
     }
 
     /// Backends that take new flows.

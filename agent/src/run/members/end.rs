@@ -4,7 +4,7 @@
 use sickbay_core::plan::Nanos;
 use sickbay_shared::abi;
 
-use super::{Drained, MemberEvent, Members, PATIENCE, Standing, State, each, monotonic_now};
+use super::{Drained, MemberEvent, Members, Standing, State, each, monotonic_now};
 use crate::fleet::Backend;
 use crate::membership::Ended;
 
@@ -43,7 +43,11 @@ impl Members {
             Some(Err(error)) => return tracing::warn!("backends that left stay probed: {error}"),
             None => return,
         }
-        self.parts.with_neighbours(|it| it.change(Vec::new(), indices.clone(), PATIENCE));
+        if self.parts.forget_next_hops(&indices) == Some(false) {
+            return tracing::warn!(
+                "next hops of backends that left are looked up still; again soon"
+            );
+        }
         let fleet = self.parts.fleet();
         let gone: Vec<Backend> =
             fleet.backends.iter().filter(|it| indices.contains(&it.index)).cloned().collect();

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use sickbay_shared::abi;
 use sickbay_shared::limits::WORD_BACKENDS;
 
+use super::super::parts::PATIENCE;
 use super::turn::Entering;
 use super::{
-    ControlError, Fleet, Members, MembersChanged, Nanos, PATIENCE, State, Turn, layout,
-    monotonic_now, refused, taken,
+    ControlError, Fleet, Members, MembersChanged, Nanos, State, Turn, layout, monotonic_now,
+    refused, taken,
 };
 use crate::config::{self, Newcomer};
 use crate::control::members::NewBackend;
@@ -46,7 +47,7 @@ impl Members {
         Ok(MembersChanged { names: done.added, notes: done.notes })
     }
 
-    /// Records, next hops and bits of those that are new; undone when a shard does not take them.
+    /// Records, next hops and bits of those that are new.
     pub(super) fn make_ready(
         &self,
         grown: &Fleet,
@@ -71,11 +72,7 @@ impl Members {
         let addresses = entered.iter().filter(|(backend, _)| serves(backend.pool));
         self.find_next_hops(addresses.map(|(it, _)| (it.index, it.address.ip())).collect());
         let placed = placed.into_iter().zip(joining).collect();
-        let joined = taken(self.parts.with_shards(|shards| shards.join(placed)));
-        if joined.is_err() {
-            self.unmake(entered);
-        }
-        joined
+        taken(self.parts.with_shards(|shards| shards.join(placed)))
     }
 
     /// Waits for those next hops that can be had at once. One that cannot is told when it answers;
@@ -98,15 +95,18 @@ impl Members {
         }
     }
 
-    /// Nothing is left of those that could not enter.
-    pub(super) fn unmake(&self, entered: &[(Backend, u32)]) {
+    /// Leaves nothing of those that could not enter; whether that could be made sure of.
+    pub(super) fn unmake(&self, entered: &[(Backend, u32)]) -> bool {
         let indices: Vec<u32> = entered.iter().map(|(backend, _)| backend.index).collect();
-        // Those that did not join are passed over, and a shard that has ended clears nothing.
-        let _told_already = self.parts.with_shards(|shards| shards.part(&indices));
-        self.parts.with_neighbours(|it| it.change(Vec::new(), indices.clone(), PATIENCE));
+        // Those that did not join are passed over.
+        let parted = self.parts.with_shards(|shards| shards.part(&indices));
+        if matches!(parted, Some(Err(_))) || self.parts.forget_next_hops(&indices) == Some(false) {
+            return false;
+        }
         for index in indices {
             self.parts.board.write_backend(index, &abi::Backend::default());
         }
+        true
     }
 }
 

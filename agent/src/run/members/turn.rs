@@ -51,14 +51,9 @@ impl Members {
         let again = || turn.entering.iter().flat_map(|entering| &entering.again);
         let mut standings = each(&turn.leaving, Standing::Draining);
         standings.extend(again().map(|(backend, _)| (backend.index, Standing::Full)));
-        let ready = self.make_ready(&grown, &entered).and_then(|()| {
-            self.set_standings(state, &standings).inspect_err(|_| self.unmake(&entered))
-        });
-        if let Err(error) = ready {
-            for (backend, generation) in &entered {
-                let taken = BackendRef::new(backend.index, *generation);
-                state.pools[backend.pool].take_back(taken, now);
-            }
+        let ready = self.make_ready(&grown, &entered);
+        if let Err(error) = ready.and_then(|()| self.set_standings(state, &standings)) {
+            self.take_back(state, &entered, now);
             return Err(error);
         }
         for (backend, weight) in again() {
@@ -79,6 +74,22 @@ impl Members {
             state.pools[backend.pool].weigh(backend.index, *weight);
         }
         Ok(self.put_in_force(state, grown, &entered, turn, now))
+    }
+
+    /// As if those who are new had not been there. An index of which a trace may be left is used no
+    /// more.
+    fn take_back(&self, state: &mut State, entered: &[(Backend, u32)], now: Nanos) {
+        let clean = self.unmake(entered);
+        for (backend, generation) in entered {
+            let taken = BackendRef::new(backend.index, *generation);
+            state.pools[backend.pool].take_back(taken);
+            if clean {
+                state.pools[backend.pool].release(taken, now);
+            }
+        }
+        if !clean {
+            tracing::error!("{} indices cannot be used until a restart", entered.len());
+        }
     }
 
     /// Slots, fleet and journal, when all that enter are ready.
