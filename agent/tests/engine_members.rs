@@ -251,3 +251,33 @@ fn hundreds_come_and_go_in_flight_and_leave_room_and_ring_as_they_were() {
     assert_eq!(shards.counters().map(|counters| counters.stray()).sum::<u64>(), 0);
     shards.stop().expect("it did not fail");
 }
+
+#[test]
+fn backend_whose_probes_are_several_shards_is_refused_by_name() {
+    let server = Server::start();
+    let address = server.address;
+    let probe = |name: &str, send: &str| {
+        format!(
+            "[probe.{name}]\ntype = \"tcp\"\ninterval = \"1s\"\ntimeout = \"500ms\"\nsend = \
+             \"{send}\"\nexpect = \"x\"\n"
+        )
+    };
+    let text = format!(
+        "{}{}[pool.a]\nprobe = \"flat\"\nbackends = [\"{address}\"]\n\
+         [pool.b]\nprobe = \"deep\"\nbackends = [\"{address}\"]\n\
+         [pool.c]\nprobe = [\"flat\", \"deep\"]\nbackends = [\"127.0.0.2:9\"]\n",
+        probe("deep", "d"),
+        probe("flat", "f"),
+    );
+    let fleet = parse(&text, Path::new("t.toml"), &Overrides::default()).expect("right").fleet;
+    let shards = start(&fleet, 2, &Recorder::default());
+    let plans = split(&fleet, 2);
+    let shard_of = |target: usize| plans.iter().position(|plan| plan.targets.contains(&target));
+    let [a, b] = [0, 1].map(|pool| fleet.backends[pool].target);
+    assert_ne!(shard_of(a), shard_of(b), "as many probes on each");
+    let newcomer = Newcomer { name: None, address, weight: 1 };
+    let grown = grow(&fleet, 2, &[(200, newcomer)]);
+    let joining = Joining::of(&grown, grown.backends.last().expect("it was added"));
+    assert_eq!(joining.judged.len(), 2);
+    assert_eq!(shards.place(&[joining]), Err(PlaceError::Split));
+}

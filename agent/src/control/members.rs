@@ -182,3 +182,37 @@ impl StandingView {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_of_a_member_follows_its_name_in_one_line() {
+        let address = "192.0.2.4:80".parse().expect("an address");
+        for (event, text) in [
+            (MemberEvent::Added { address, weight: 1 }, "was added: 192.0.2.4:80"),
+            (MemberEvent::Added { address, weight: 3 }, "was added: 192.0.2.4:80, weight 3"),
+            (MemberEvent::Removed { drain_ms: 300_000 }, "was removed: its flows go on for 5m"),
+            (MemberEvent::Gone, "is gone: its drain has ended"),
+            (
+                MemberEvent::DrainBegan { limit_ms: Some(90_000) },
+                "is drained: no new flows; those it has go on for 1m 30s",
+            ),
+            (MemberEvent::Weighed { from: 1, to: 5 }, "has weight 5, and had 1"),
+        ] {
+            assert_eq!(event.text(), text);
+            let json = serde_json::to_string(&event).expect("plain data");
+            let back: MemberEvent = serde_json::from_str(&json).expect("as it was written");
+            assert_eq!(back, event);
+        }
+    }
+
+    #[test]
+    fn what_was_reloaded_is_summed_up_in_a_line() {
+        assert_eq!(Reloaded::default().summary(), "nothing has changed");
+        let two = vec!["web.a".to_owned(), "web.b".to_owned()];
+        let reloaded = Reloaded { added: two.clone(), weighed: two, ..Reloaded::default() };
+        assert_eq!(reloaded.summary(), "2 added, 0 removed, 2 with another weight");
+    }
+}
