@@ -8,8 +8,10 @@
 mod agent;
 mod assembly;
 mod backend_list;
+mod difference;
 mod endpoint;
 mod example;
+mod growth;
 mod judging;
 mod lines;
 mod name;
@@ -30,7 +32,9 @@ mod vcl_backends;
 
 use std::path::{Path, PathBuf};
 
+pub use self::difference::{PoolDifference, difference};
 pub use self::example::example;
+pub use self::growth::{Newcomer, check_apart, check_fits, grow, newcomer, newcomers};
 pub(crate) use self::lines::Lines;
 pub use self::problem::{ConfigError, Problem};
 pub(crate) use self::problem::{nearest, quoted};

@@ -12,6 +12,8 @@ pub mod client;
 pub mod host;
 /// Verdict transitions: from the shards to the log and to whoever asks.
 pub mod journal;
+/// Who belongs to a pool: what is asked of it, and what is told.
+pub mod members;
 /// Patterns over backend names.
 pub mod pattern;
 /// Every poll, for those who watch.

@@ -2,6 +2,7 @@
 
 use sickbay_core::command::Override;
 
+use super::members::{MemberChange, MembersChanged, Reloaded};
 use super::pattern::Pattern;
 use super::view::{BackendView, ServiceView, StatusView};
 
@@ -25,6 +26,22 @@ pub trait Host: Send + Sync {
     ///
     /// [`ControlError::NoBackendMatches`], and what hindered the agent.
     fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError>;
+
+    /// Changes who belongs to a pool, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::NoBackendMatches`], [`ControlError::Refused`], and what hindered the agent.
+    fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError>;
+
+    /// Reads the configuration again and has its members and weights in force, all of it or
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Refused`]: the configuration is wrong, or differs in more than that; and
+    /// what hindered the agent.
+    fn reload(&self) -> Result<Reloaded, ControlError>;
 }
 
 /// Why the agent did not do what it was asked.
@@ -38,6 +55,12 @@ pub enum ControlError {
     NoBackendMatches {
         /// As the operator wrote it.
         pattern: String,
+    },
+    /// What is asked cannot be.
+    #[error("{what}")]
+    Refused {
+        /// What is wrong, and how to mend it.
+        what: String,
     },
     /// The agent could not take the request now.
     #[error("{what}; try again")]

@@ -12,6 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use sickbay_core::command::ChangeCause;
 
+use super::members::MemberEvent;
 use super::polls::Polls;
 use super::view::{ProbeState, RuleView, decimal};
 
@@ -41,6 +42,8 @@ pub struct Transition {
     pub rule: Option<RuleView>,
     /// CLOCK_MONOTONIC of the decision.
     pub at_ns: u64,
+    /// What became of its membership; then its verdict is as it was.
+    pub member: Option<MemberEvent>,
 }
 
 /// Why a verdict changed.
@@ -53,7 +56,7 @@ pub enum Why {
     Probe,
     /// No result that says anything for too long.
     Silence,
-    /// An operator's word.
+    /// An operator's word, or a change of members.
     Operator,
 }
 
@@ -93,12 +96,18 @@ pub struct TransitionView {
     /// `threshold` and `window`, or `fall` and `rise`; `None` = it has no probe.
     #[serde(flatten)]
     pub rule: Option<RuleView>,
+    /// What became of its membership, when that is what happened; then `from` is `to`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberEvent>,
 }
 
 impl TransitionView {
     /// One line: `web.b3 went sick: 2 of 4 good, needs 3: Open error 111 (Connection refused)`.
     #[must_use]
     pub fn text(&self) -> String {
+        if let Some(event) = &self.member {
+            return format!("{} {}", self.name, event.text());
+        }
         let mut text = format!("{} went {}: ", self.name, self.to.word());
         match self.why {
             Why::Initial => text.push_str("assumed at the start, by `initial`"),
@@ -227,6 +236,7 @@ impl Kept {
             cause: transition.cause,
             good: transition.good,
             rule: transition.rule,
+            member: transition.member,
         };
         self.next_sequence += 1;
         self.transitions.push_back(view);
@@ -275,6 +285,7 @@ mod tests {
             good: 2,
             rule: Some(RuleView::Window { threshold: 3, window: 4 }),
             at_ns: 1,
+            member: None,
         }
     }
 

@@ -7,10 +7,13 @@
 //! ← {"protocol":1,"error":{"kind":"busy","message":"…"}}
 //! ```
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::host::{ControlError, Host};
 use super::journal::{Journal, TransitionView};
+use super::members::{MemberChange, MembersChanged, NewBackend, Reloaded};
 use super::pattern::Pattern;
 use super::polls::PollView;
 use super::view::{Admin, BackendView, ServiceView, StatusView};
@@ -50,6 +53,40 @@ pub enum Request {
         /// The word.
         health: Admin,
     },
+    /// Backends enter a pool.
+    AddBackends {
+        /// The pool's name.
+        pool: String,
+        /// Who.
+        backends: Vec<NewBackend>,
+    },
+    /// Backends leave their pools.
+    RemoveBackends {
+        /// Which.
+        pattern: String,
+    },
+    /// Backends have another share.
+    SetWeight {
+        /// Whose.
+        pattern: String,
+        /// 1 to 1000.
+        weight: u32,
+    },
+    /// Backends take no new flows.
+    Drain {
+        /// Which.
+        pattern: String,
+        /// For how long they keep those they have, in ms; `None` = until they close.
+        #[serde(default)]
+        limit_ms: Option<u64>,
+    },
+    /// Backends take new flows again.
+    Undrain {
+        /// Which.
+        pattern: String,
+    },
+    /// The configuration is read again.
+    Reload,
     /// The newest transitions.
     Transitions {
         /// Those with a sequence above this.
@@ -89,6 +126,10 @@ pub enum Reply {
     Backends(Vec<BackendView>),
     /// To [`Request::SetHealth`]: the names of the backends that it was set for.
     Set(Vec<String>),
+    /// To [`Request::AddBackends`] and the other changes of members.
+    Members(MembersChanged),
+    /// To [`Request::Reload`].
+    Reloaded(Reloaded),
     /// To [`Request::Transitions`].
     Transitions {
         /// Oldest first.
@@ -129,6 +170,8 @@ pub enum ErrorKind {
     Pattern,
     /// The pattern names nothing here.
     NoMatch,
+    /// What is asked cannot be.
+    Refused,
     /// Not now.
     Busy,
     /// The agent failed at it.
@@ -196,11 +239,32 @@ fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply,
             let names = host.set_health(&read_pattern(&pattern)?, health.into())?;
             Reply::Set(names)
         }
+        Request::AddBackends { pool, backends } => {
+            change(host, &MemberChange::Add { pool, backends })?
+        }
+        Request::RemoveBackends { pattern } => {
+            change(host, &MemberChange::Remove { pattern: read_pattern(&pattern)? })?
+        }
+        Request::SetWeight { pattern, weight } => {
+            change(host, &MemberChange::Weigh { pattern: read_pattern(&pattern)?, weight })?
+        }
+        Request::Drain { pattern, limit_ms } => {
+            let limit = limit_ms.map(Duration::from_millis);
+            change(host, &MemberChange::Drain { pattern: read_pattern(&pattern)?, limit })?
+        }
+        Request::Undrain { pattern } => {
+            change(host, &MemberChange::Undrain { pattern: read_pattern(&pattern)? })?
+        }
+        Request::Reload => Reply::Reloaded(host.reload()?),
         Request::Transitions { after } => {
             Reply::Transitions { transitions: journal.since(after), dropped: journal.dropped() }
         }
         Request::Polls { after } => Reply::Polls(journal.polls().since(after, monotonic_now())),
     })
+}
+
+fn change(host: &dyn Host, change: &MemberChange) -> Result<Reply, ErrorReply> {
+    Ok(Reply::Members(host.change_members(change)?))
 }
 
 fn read_pattern(text: &str) -> Result<Pattern, ErrorReply> {
@@ -212,6 +276,7 @@ impl From<ControlError> for ErrorReply {
     fn from(error: ControlError) -> Self {
         let kind = match error {
             ControlError::NoBackendMatches { .. } => ErrorKind::NoMatch,
+            ControlError::Refused { .. } => ErrorKind::Refused,
             ControlError::Busy { .. } => ErrorKind::Busy,
             ControlError::Failed { .. } => ErrorKind::Failed,
         };

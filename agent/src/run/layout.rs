@@ -6,9 +6,9 @@
 use std::net::IpAddr;
 
 use sickbay_core::hash;
-use sickbay_core::maglev::{self, Member};
+use sickbay_core::maglev::Member;
 use sickbay_shared::abi;
-use sickbay_shared::abi::{BackendRef, Header, ServiceKey, Slot};
+use sickbay_shared::abi::{Header, ServiceKey};
 use sickbay_shared::limits::{
     DROP_RECORDS_PER_SECOND, EMBRYONIC_INSERTS_PER_SECOND, FLOW_INSERTS_PER_SECOND,
     REPLIES_PER_SECOND, WORD_BACKENDS,
@@ -16,13 +16,14 @@ use sickbay_shared::limits::{
 
 use crate::address::Address;
 use crate::board::Board;
-use crate::fleet::{AllSick, Fleet, Mode, OnSick, Pool, Protocol, Service};
+use crate::fleet::{AllSick, Backend, Fleet, Mode, OnSick, Pool, Protocol, Service};
 use crate::kernel::{Datapath, KernelError, Sizes};
+use crate::membership::{Membership, Table};
 
 /// A heartbeat older than this is stale: ten ticks of the engine, rounded up.
 const HEARTBEAT_LIMIT_NS: u64 = 500_000_000;
-/// The first use of every index.
-const GENERATION: u32 = 1;
+/// The shard by which backends without a probe go: while the first one lives, so does the agent.
+pub(super) const UNPROBED_SHARD: usize = 0;
 
 /// The room that the maps need for `fleet`, probed by `shards` threads.
 #[must_use]
@@ -33,7 +34,7 @@ pub(super) fn sizes(fleet: &Fleet, shards: u32) -> Sizes {
     Sizes {
         shards,
         backends: words.unwrap_or(0) * WORD_BACKENDS,
-        targets: count(fleet.targets.len()),
+        targets: count(fleet.targets.len() + fleet.target_room()),
         services: count(fleet.services.len()),
         service_keys: count(fleet.services.len()),
         slots: slots.unwrap_or(0),
@@ -47,8 +48,10 @@ pub(super) fn sizes(fleet: &Fleet, shards: u32) -> Sizes {
 pub(super) struct Place<'a> {
     /// Probing threads.
     pub(super) shards: u32,
+    /// The members of each pool.
+    pub(super) members: &'a [Membership],
     /// The shard of each backend, by fleet backend.
-    pub(super) shard_of: &'a [u32],
+    pub(super) shard_of: &'a [usize],
     /// Generation of the configuration put into force.
     pub(super) generation: u64,
 }
@@ -64,7 +67,7 @@ pub(super) fn lay_out(
     board: &Board,
     place: &Place<'_>,
 ) -> Result<(), LayoutError> {
-    lay_out_backends(fleet, board, place.shard_of);
+    lay_out_backends(fleet, board, place);
     for (index, pool) in (0..).zip(&fleet.pools) {
         let record = abi::Pool {
             first_word: pool.first_word,
@@ -73,17 +76,19 @@ pub(super) fn lay_out(
         };
         datapath.insert_pool(index, &record)?;
     }
-    for (index, service) in (0..).zip(&fleet.services) {
-        let pool = &fleet.pools[service.pool];
-        board.write_slots(service.slot_first, &table(fleet, service, pool));
-        datapath.set_service(&record(service, index))?;
-        datapath.insert_service_key(&key(service), index)?;
+    for (pool, members) in place.members.iter().enumerate() {
+        for (table, (index, service)) in services_of(fleet, pool).enumerate() {
+            board.write_slots(service.slot_first, &members.settled(table));
+            datapath.set_service(&record(service, index))?;
+            datapath.insert_service_key(&key(service), index)?;
+        }
     }
+    let sizes = sizes(fleet, place.shards);
     let header = Header {
         shard_count: place.shards,
         generation: place.generation,
-        backend_count: sizes(fleet, place.shards).backends,
-        target_count: u32::try_from(fleet.targets.len()).expect("targets are counted in u32"),
+        backend_count: sizes.backends,
+        target_count: sizes.targets,
         heartbeat_limit_ns: HEARTBEAT_LIMIT_NS,
         embryonic_inserts_per_second: EMBRYONIC_INSERTS_PER_SECOND,
         flow_inserts_per_second: FLOW_INSERTS_PER_SECOND,
@@ -108,20 +113,15 @@ pub(super) enum LayoutError {
     },
 }
 
-fn lay_out_backends(fleet: &Fleet, board: &Board, shard_of: &[u32]) {
-    for (backend, &shard) in fleet.backends.iter().zip(shard_of) {
-        // A unix socket is nowhere a packet could go, and no service is over its pool.
-        let inet = backend.address.inet();
-        let (address, family) = inet.map_or(([0; 16], 0), |inet| address(inet.ip()));
-        let record = abi::Backend {
-            generation: GENERATION,
-            address,
-            port: inet.map_or(0, |inet| inet.port()).to_be_bytes(),
-            family,
-            shard: u8::try_from(shard).expect("at most 256 shards"),
-            pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
-            ..abi::Backend::default()
-        };
+fn lay_out_backends(fleet: &Fleet, board: &Board, place: &Place<'_>) {
+    let seats = place.members.iter().flat_map(Membership::seats);
+    for ((backend, &shard), seat) in fleet.backends.iter().zip(place.shard_of).zip(seats) {
+        assert_eq!(
+            backend.index,
+            seat.backend.index(),
+            "a fleet's backends have the first indices"
+        );
+        let record = backend_record(backend, shard, seat.backend.generation());
         board.write_backend(backend.index, &record);
         board.set_allowed(backend.index, true);
         board.set_serves_old(backend.index, true);
@@ -131,34 +131,68 @@ fn lay_out_backends(fleet: &Fleet, board: &Board, shard_of: &[u32]) {
     }
 }
 
-/// A service's Maglev table: all slots settled.
-fn table(fleet: &Fleet, service: &Service, pool: &Pool) -> Vec<Slot> {
-    let backends = &fleet.backends[pool.backends.clone()];
-    let members: Vec<Member> = backends
-        .iter()
-        .map(|backend| Member {
-            identity: member_identity(&backend.address),
-            weight: backend.weight,
-        })
-        .collect();
-    maglev::fill(&members, service.seed, service.slot_count)
-        .into_iter()
-        .map(|member| {
-            let index = backends[member as usize].index;
-            Slot::settled(BackendRef::new(index, GENERATION))
-        })
-        .collect()
+/// A backend's record, its next hop not known.
+pub(super) fn backend_record(backend: &Backend, shard: usize, generation: u32) -> abi::Backend {
+    // A unix socket is nowhere a packet could go, and no service is over its pool.
+    let inet = backend.address.inet();
+    let (address, family) = inet.map_or(([0; 16], 0), |inet| address(inet.ip()));
+    abi::Backend {
+        generation,
+        address,
+        port: inet.map_or(0, |inet| inet.port()).to_be_bytes(),
+        family,
+        shard: u8::try_from(shard).expect("at most 256 shards"),
+        pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
+        ..abi::Backend::default()
+    }
+}
+
+/// The members of each pool, with the tables of its services in their order.
+pub(super) fn memberships(fleet: &Fleet) -> Vec<Membership> {
+    let membership = |(index, pool): (usize, &Pool)| {
+        let table = |(_, service): (u32, &Service)| match service.protocol {
+            Protocol::Tcp => Table::new(service.seed, service.slot_count, pool.drain_ns, false),
+            // A flow that has been idle for longer is no flow any more.
+            Protocol::Udp => {
+                let drain_ns = pool.drain_ns.min(service.udp_idle_ns);
+                Table::new(service.seed, service.slot_count, drain_ns, true)
+            }
+        };
+        let tables = services_of(fleet, index).map(table).collect();
+        let backends = fleet.backends[pool.backends.clone()].iter();
+        let members = backends.map(|backend| member(&backend.address, backend.weight));
+        let indices = (pool.first_word * WORD_BACKENDS, pool.word_count * WORD_BACKENDS);
+        Membership::new(indices, members, tables, pool.drain_ns)
+    };
+    fleet.pools.iter().enumerate().map(membership).collect()
+}
+
+/// The services of a pool, each with its index.
+pub(super) fn services_of(
+    fleet: &Fleet,
+    pool: usize,
+) -> impl Iterator<Item = (u32, &Service)> + '_ {
+    (0..).zip(&fleet.services).filter(move |(_, service)| service.pool == pool)
+}
+
+/// A backend as the tables know it.
+pub(super) fn member(address: &Address, weight: u32) -> Member {
+    Member { identity: member_identity(address), weight }
 }
 
 /// What a backend is called in the tables: its address and port, so that every host with this
-/// configuration agrees.
+/// configuration agrees. A unix socket is in no table, and called by its path.
 fn member_identity(address: &Address) -> u64 {
-    let address = address.inet().expect("a service's pool has no unix socket");
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
+    let identity = match address {
+        Address::Inet(inet) => {
+            let ip = match inet.ip() {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                IpAddr::V6(ip) => ip,
+            };
+            hash::identity(&ip.octets(), inet.port(), b"")
+        }
+        Address::Unix(path) => hash::identity(path.as_str().as_bytes(), 0, b""),
     };
-    let identity = hash::identity(&ip.octets(), address.port(), b"");
     hash::seeded(identity, 0)
 }
 
