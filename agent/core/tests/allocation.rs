@@ -144,6 +144,7 @@ fn come_and_go(
         identity: u128::from(number) << 64 | 2,
         probe: ProbeIndex((number % 3) as u32),
         family: Family::Ipv4,
+        second: None,
         initial: 2,
     };
     // One that still waits for its end may be in the way.
