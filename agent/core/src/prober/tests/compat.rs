@@ -164,8 +164,8 @@ fn second_address_is_tried_when_the_first_refuses() {
     bench.failed(slot, Phase::Connect, ECONNREFUSED);
     turned(&mut bench, slot, false);
     bench.event(slot, Event::Received(OK));
-    assert_eq!(bench.poll(), Some(Command::Receive { slot }));
-    bench.event(slot, Event::Received(b""));
+    assert_eq!(bench.poll(), Some(Command::Discard { slot }));
+    bench.event(slot, Event::Discarded { byte_count: 0 });
     assert_eq!(bench.report().outcome, Outcome::Answered { status: 200, good: true });
     assert_eq!(bench.history().registers, [0, 1, 0, 0, 1, 0, 1, 1]);
     bench.close(slot);
