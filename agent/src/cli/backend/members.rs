@@ -151,7 +151,7 @@ fn listed(file: &Path, weight: Option<u32>) -> anyhow::Result<Vec<NewBackend>> {
     let newcomers = config::newcomers(&text, name).map_err(anyhow::Error::msg)?;
     anyhow::ensure!(!newcomers.is_empty(), "{name} lists no backend: write ADDRESS:PORT lines");
     let new = |newcomer: config::Newcomer| NewBackend {
-        address: newcomer.address.to_string(),
+        address: newcomer.address.written(),
         name: newcomer.name,
         weight: Some(if newcomer.weight == 1 { weight.unwrap_or(1) } else { newcomer.weight }),
     };
