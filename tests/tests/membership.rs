@@ -392,10 +392,10 @@ fn backends_without_a_probe_join_drain_and_leave_as_others_do() {
     say(&stage, &["backend", "set-health", "backend-2", "sick"]);
     say(&stage, &["backend", "undrain", "backend-2"]);
     stage.wait_for_healthy(4).unwrap();
+    let undraining_ns = monotonic_ns();
     say(&stage, &["backend", "set-health", "backend-2", "auto"]);
     stage.wait_for_healthy(5).unwrap();
-    let undrained_ns = monotonic_ns();
-    connections(&load, 400, undrained_ns);
+    connections(&load, 400, monotonic_ns());
     say(&stage, &["backend", "remove", "backend-5"]);
     let removed_ns = monotonic_ns();
     stage.wait_for_healthy(4).unwrap();
@@ -408,8 +408,8 @@ fn backends_without_a_probe_join_drain_and_leave_as_others_do() {
         let short = Record { short: record.short.clone(), ..Record::default() };
         short.answered_count(backend, from_ns, until_ns)
     };
-    assert_eq!(answered("backend-2", drained_ns, undrained_ns), 0);
-    assert!(0 < answered("backend-2", undrained_ns, u64::MAX));
+    assert_eq!(answered("backend-2", drained_ns, undraining_ns), 0);
+    assert!(0 < answered("backend-2", undraining_ns, u64::MAX));
     assert!(0 < answered("backend-5", added_ns, removed_ns));
     assert_eq!(answered("backend-5", removed_ns, u64::MAX), 0);
 }
