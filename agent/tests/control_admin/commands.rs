@@ -137,7 +137,7 @@ www      198.51.100.1:80  tcp    dsr   web       1/2  eth0 xdp/native         31
     service::run_on(&words, Screen::default(), &mut out).expect("a list");
     let services: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(services[0]["attached"][0]["mode"], "native");
-    assert_eq!(services[0]["counters"].as_object().expect("an object").len(), 13);
+    assert_eq!(services[0]["counters"].as_object().expect("an object").len(), 22);
 
     let mut out = Vec::new();
     status::run_on(&typed::<StatusArgs>(&served, &["-o", "json"]), Screen::default(), &mut out)
