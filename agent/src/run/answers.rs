@@ -341,7 +341,8 @@ fn since(counters: BackendCounters, before: BackendCounters) -> BackendCounters 
         skipped: counters.skipped.wrapping_sub(before.skipped),
         diverted_in: counters.diverted_in.wrapping_sub(before.diverted_in),
         unresolved: counters.unresolved.wrapping_sub(before.unresolved),
-        ..counters
+        reset: counters.reset.wrapping_sub(before.reset),
+        moved_away: counters.moved_away.wrapping_sub(before.moved_away),
     }
 }
 
