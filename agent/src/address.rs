@@ -75,6 +75,15 @@ impl Address {
         }
     }
 
+    /// As [`FromStr`] reads it back, whatever its characters: for files and requests.
+    #[must_use]
+    pub fn written(&self) -> String {
+        match self {
+            Self::Inet(address) => address.to_string(),
+            Self::Unix(path) => format!("{UNIX}{}", path.as_str()),
+        }
+    }
+
     /// Whose load it is.
     #[must_use]
     pub fn host(&self) -> Host {
@@ -168,6 +177,7 @@ mod tests {
         assert_eq!("unix:run/x".parse::<Address>(), Err(NoAddress));
         let odd = Address::unix("/run/\u{1b}[2J").expect("a path may have any character but NUL");
         assert_eq!(odd.to_string(), r"unix:/run/\u{1b}[2J");
+        assert_eq!(odd.written().parse(), Ok(odd));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! standard output, everything else to standard error, one line per mistake. Exit codes: 0 done,
 //! 1 refused or failed, 2 wrong usage; `ready` has two more.
 
-/// `sickbay backend`: list backends, set their health.
+/// `sickbay backend`: list backends, set their health, say who belongs to a pool.
 pub mod backend;
 /// `sickbay check`: validate a configuration and warn of its traps.
 pub mod check;
@@ -22,6 +22,8 @@ pub mod listing;
 pub mod probe;
 /// `sickbay ready`: whether a service's new flows have somewhere healthy to go.
 pub mod ready;
+/// `sickbay reload`: the configuration is read again.
+pub mod reload;
 /// `sickbay run`: its arguments and the configuration they name.
 pub mod run;
 /// `sickbay service`: list services and their counters.
@@ -83,7 +85,9 @@ pub enum Command {
     Run(run::RunArgs),
     /// Show the running agent
     Status(status::StatusArgs),
-    /// List backends, or set their health
+    /// Have the running agent read its configuration again: backends and weights
+    Reload(reload::ReloadArgs),
+    /// List backends, set their health, say who belongs to a pool
     Backend(backend::BackendArgs),
     /// Watch verdicts change, or every probe in Varnish's words
     Watch(watch::WatchArgs),
@@ -110,6 +114,7 @@ pub fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::run(arguments),
+        Command::Reload(arguments) => reload::run(arguments),
         Command::Backend(arguments) => backend::run(arguments),
         Command::Watch(arguments) => watch::run(arguments),
         Command::Service(arguments) => service::run(arguments),

@@ -9,8 +9,10 @@ mod agent;
 mod assembly;
 mod backend_list;
 mod claims;
+mod difference;
 mod endpoint;
 mod example;
+mod growth;
 mod judging;
 mod lines;
 mod name;
@@ -34,7 +36,9 @@ mod vcl_backends;
 
 use std::path::{Path, PathBuf};
 
+pub use self::difference::{PoolDifference, difference};
 pub use self::example::example;
+pub use self::growth::{Newcomer, check_apart, check_fits, grow, newcomer, newcomers};
 pub(crate) use self::lines::Lines;
 pub use self::problem::{ConfigError, Problem};
 pub(crate) use self::problem::{nearest, quoted};

@@ -14,6 +14,8 @@ pub mod drops;
 pub mod host;
 /// Verdict transitions: from the shards to the log and to whoever asks.
 pub mod journal;
+/// Who belongs to a pool: what is asked of it, and what is told.
+pub mod members;
 /// Patterns over backend names.
 pub mod pattern;
 /// Every poll, for those who watch.

@@ -5,14 +5,15 @@
 //! is fed before time is allowed to pass, so it beats its deadline; a verdict that falls reaches
 //! the sink before any other work, since that is the store into the kernel's map.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use sickbay_core::command::{Change, Command, Event, Override, Phase, Report};
-use sickbay_core::plan::{JudgeIndex, Nanos, Plan, ProbeKind, SlotIndex, TargetSpec};
+use sickbay_core::plan::{
+    JudgeIndex, JudgeSpec, Nanos, Plan, ProbeKind, Rule, SlotIndex, TargetIndex, TargetSpec,
+};
 use sickbay_core::prober::Prober;
 
 /// Where a target is and what its sockets are told.
@@ -21,6 +22,8 @@ mod endpoint;
 mod error;
 /// What the ring is asked to do, and how its answers are told apart.
 mod op;
+/// Where the places of the ring's memory are.
+mod places;
 /// What each slot waits for.
 mod slots;
 /// What it did.
@@ -33,6 +36,7 @@ pub use error::EngineError;
 pub use statistics::{Counters, Histograms, LATE_NS, OutcomeKind};
 
 use op::{RingFull, Route, Step, Tag};
+use places::Places;
 use slots::{Meaning, Slots};
 use uring::Ring;
 
@@ -88,20 +92,6 @@ pub fn monotonic_now() -> Nanos {
     seconds * 1_000_000_000 + nanoseconds
 }
 
-/// The endpoints and behind them their second addresses, as endpoints of their own; and where those
-/// of a target stand.
-fn with_seconds(endpoints: &[Endpoint]) -> (Cow<'_, [Endpoint]>, HashMap<u32, u32>) {
-    let mut places = Cow::Borrowed(endpoints);
-    let mut seconds = HashMap::new();
-    for (target, endpoint) in (0..).zip(endpoints) {
-        if let Some(address) = endpoint.second.clone() {
-            seconds.insert(target, u32::try_from(places.len()).expect("indices are u32"));
-            places.to_mut().push(Endpoint { address, second: None, ..endpoint.clone() });
-        }
-    }
-    (places, seconds)
-}
-
 /// One thread's loop. It is bound to the thread that made it.
 pub struct Engine<S> {
     prober: Prober,
@@ -112,6 +102,8 @@ pub struct Engine<S> {
     routes: Box<[Route]>,
     /// Where the second addresses of those targets stand in the ring's memory that have one.
     seconds: HashMap<u32, u32>,
+    /// Per probe, whether it is over when its connection is open.
+    connect_only: Box<[bool]>,
     /// Taken from the prober when the ring had no room for it.
     held: Option<Command>,
     /// Cancels that found nothing at one step and go on to the next. Never longer than the slots.
@@ -143,26 +135,25 @@ impl<S: Sink> Engine<S> {
         counters: Arc<Counters>,
     ) -> Result<Self, EngineError> {
         assert_eq!(plan.targets.len(), endpoints.len(), "one endpoint a target");
-        let (places, seconds) = with_seconds(endpoints);
-        let ring = Ring::new(plan.slot_count, &places)?;
+        let places = Places::new(endpoints, plan.room.targets);
+        let ring = Ring::new(plan.slot_count, &places.all(endpoints))?;
         let now = monotonic_now();
         let prober = Prober::new(plan, now);
         counters.set_warming(prober.warming_count());
-        let route = |(target, endpoint): (&TargetSpec, &Endpoint)| match plan.probes
-            [target.probe.0 as usize]
-            .kind
-        {
-            ProbeKind::Tcp => Route::Connect,
-            ProbeKind::Http { .. } | ProbeKind::Banner { .. } if endpoint.proxy_v1 => Route::Named,
-            ProbeKind::Http { .. } | ProbeKind::Banner { .. } => Route::Exchange,
-        };
+        let connect_only: Box<[bool]> =
+            plan.probes.iter().map(|probe| matches!(probe.kind, ProbeKind::Tcp)).collect();
+        let known = plan.targets.iter().zip(endpoints);
+        let known = known.map(|(spec, it)| Route::of(connect_only[spec.probe.0 as usize], it));
+        let room = (0..plan.room.targets).map(|_| Route::Connect);
+        let routes = known.chain(room).collect();
         Ok(Self {
             prober,
             ring,
             slots: Slots::new(plan.slot_count),
             sink,
-            routes: plan.targets.iter().zip(endpoints).map(route).collect(),
-            seconds,
+            routes,
+            seconds: places.second_of,
+            connect_only,
             held: None,
             cancels: Vec::with_capacity(plan.slot_count as usize),
             named: Vec::with_capacity(plan.slot_count as usize),
@@ -200,6 +191,48 @@ impl<S: Sink> Engine<S> {
         let now = monotonic_now();
         self.prober.on_override(judge, word, now);
         self.drain(now);
+    }
+
+    /// Probes one more target, which has one address; see [`Prober::add_target`].
+    ///
+    /// # Panics
+    /// When the plan has no such probe, or the target a second address.
+    pub fn add_target(
+        &mut self,
+        spec: &TargetSpec,
+        rule: Rule,
+        endpoint: &Endpoint,
+    ) -> Option<TargetIndex> {
+        assert!(spec.second.is_none() && endpoint.second.is_none(), "one address");
+        let target = self.prober.add_target(spec, rule, monotonic_now())?;
+        self.ring.set_target(target.0, endpoint);
+        let connect_only = self.connect_only[spec.probe.0 as usize];
+        self.routes[target.0 as usize] = Route::of(connect_only, endpoint);
+        // That of the target that had the index before.
+        self.seconds.remove(&target.0);
+        Some(target)
+    }
+
+    /// Adds a judge of a target; see [`Prober::add_judge`]. What it begins with is told with the
+    /// next change, so that the sink can be prepared.
+    pub fn add_judge(&mut self, spec: &JudgeSpec) -> Option<JudgeIndex> {
+        self.prober.add_judge(spec, monotonic_now())
+    }
+
+    /// Removes a judge; see [`Prober::remove_judge`].
+    pub fn remove_judge(&mut self, judge: JudgeIndex) {
+        self.prober.remove_judge(judge, monotonic_now());
+    }
+
+    /// Probes a target no more; see [`Prober::remove_target`].
+    pub fn remove_target(&mut self, target: TargetIndex) {
+        self.prober.remove_target(target, monotonic_now());
+    }
+
+    /// Tells the sink something that no probe brought about, and then what changed before it.
+    pub fn tell(&mut self, tell: impl FnOnce(&mut S, &Prober)) {
+        tell(&mut self.sink, &self.prober);
+        self.drain(monotonic_now());
     }
 
     /// What this kernel has.

@@ -1,4 +1,5 @@
-//! The fleet: validated configuration, with every index given out. Parsed once, never re-checked.
+//! The fleet: validated configuration, with every index given out. Parsed once, never re-checked;
+//! its members may change while it runs, by a fleet that takes the place of the one before.
 //!
 //! Made by [`crate::config`]; read by whoever probes, publishes, steers or shows.
 
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
-use sickbay_shared::limits;
+use sickbay_shared::limits::{self, BACKENDS_MAX, WORD_BACKENDS};
 
 use crate::kernel::Sizes;
 use crate::service_keys::ServiceKeys;
@@ -23,6 +24,9 @@ pub use self::service::{AllSick, BackupTable, HashBy, Mode, OnSick, Service, Sta
 pub use self::traffic::{PortRange, Ports, Protocol, Traffic, shown_network};
 
 use crate::address::Address;
+
+/// Pairs of a backend and a probe that judges it, all pools together: each may be a target.
+pub(crate) const JUDGES_MAX: usize = 2 * BACKENDS_MAX as usize;
 
 /// Everything one instance works on.
 #[derive(Clone, Debug)]
@@ -95,6 +99,49 @@ pub struct Guard {
     pub within_ns: Nanos,
     /// … their verdicts are held for this long at most.
     pub hold_ns: Nanos,
+}
+
+impl Fleet {
+    /// Targets that can be added while it runs: as many as the backends need that its pools have
+    /// reserved indices for, but no more than [`JUDGES_MAX`].
+    #[must_use]
+    pub fn target_room(&self) -> usize {
+        let room = |pool: &Pool| {
+            let reserved = (pool.word_count * WORD_BACKENDS) as usize;
+            let probes = pool.own_probes.as_ref().map_or(0, Vec::len);
+            reserved.saturating_sub(pool.backends.len()) * probes
+        };
+        self.pools.iter().map(room).sum::<usize>().min(JUDGES_MAX)
+    }
+
+    /// Adds backends of `pool` behind those it has.
+    pub(crate) fn insert(&mut self, pool: usize, backends: Vec<Backend>) {
+        let (at, count) = (self.pools[pool].backends.end, backends.len());
+        for judged in backends.iter().flat_map(|backend| &backend.judged) {
+            if !self.pools[pool].probes.contains(&judged.probe) {
+                self.pools[pool].probes.push(judged.probe);
+            }
+        }
+        self.backends.splice(at..at, backends);
+        self.pools[pool].backends.end += count;
+        for later in &mut self.pools[pool + 1..] {
+            later.backends = later.backends.start + count..later.backends.end + count;
+        }
+    }
+
+    /// Takes out the backends with these indices. Their targets stay in the list, unused, until
+    /// others take their places.
+    pub(crate) fn remove(&mut self, indices: &[u32]) {
+        self.backends.retain(|backend| !indices.contains(&backend.index));
+        let mut first = 0;
+        for (index, pool) in self.pools.iter_mut().enumerate() {
+            let count = self.backends[first..].iter().take_while(|it| it.pool == index).count();
+            pool.backends = first..first + count;
+            let judged = || self.backends[first..first + count].iter().flat_map(|it| &it.judged);
+            pool.probes.retain(|probe| judged().any(|judged| judged.probe == *probe));
+            first += count;
+        }
+    }
 }
 
 /// How to probe, with the bytes that are sent.
@@ -206,6 +253,14 @@ pub struct Pool {
     /// The probes that judge any of its backends: indices into [`Fleet::probes`], each once. Empty
     /// when all of them are healthy without being probed.
     pub probes: Vec<usize>,
+    /// The probes of a backend that names none of its own, so of those that are added while it runs;
+    /// empty = they are healthy without being probed. `None` = the pool names none: each backend has
+    /// its own.
+    pub own_probes: Option<Vec<usize>>,
+    /// The port to probe instead of each backend's own.
+    pub probe_port: Option<u16>,
+    /// How long a change of members leaves its mark: see `drain` in the configuration.
+    pub drain_ns: Nanos,
     /// Its members in [`Fleet::backends`].
     pub backends: Range<usize>,
     /// First bitmap word; a multiple of `word_count`.

@@ -109,6 +109,11 @@ impl PoolGuard {
         Self { rule, members, falls: BTreeMap::new(), hold: None }
     }
 
+    /// The pool has so many backends from now on.
+    pub const fn set_members(&mut self, members: u32) {
+        self.members = members;
+    }
+
     /// The hold in force.
     #[must_use]
     pub const fn hold(&self) -> Option<Hold> {

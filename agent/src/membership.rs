@@ -47,6 +47,18 @@ pub struct Seat {
     pub drained: bool,
 }
 
+/// What flows a member may have, whatever its probes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Standing {
+    /// New ones and those it has.
+    #[default]
+    Full,
+    /// It is drained or leaving: those it has, and none new.
+    Draining,
+    /// Its time is over: none. `on_sick` says what becomes of those it has.
+    Over,
+}
+
 /// How a member entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
@@ -167,35 +179,30 @@ impl Membership {
         Ok(Entered::New(backend))
     }
 
-    /// Takes back that somebody entered, before any slot named it.
-    pub fn take_back(&mut self, entered: Entered, now: Nanos) {
-        match entered {
-            Entered::Again(backend) => self.leave(backend, now),
-            Entered::New(backend) => {
-                self.seats.retain(|seat| seat.backend != backend);
-                self.indices.give_back(backend, now);
-            }
-        }
+    /// Takes back that somebody new entered, before any slot named it. Its index is free when it is
+    /// [`release`](Self::release)d.
+    pub fn take_back(&mut self, backend: BackendRef) {
+        self.seats.retain(|seat| seat.backend != backend);
     }
 
-    /// A member leaves: it is gone a drain later.
-    pub fn leave(&mut self, backend: BackendRef, now: Nanos) {
+    /// The member with this index leaves: it is gone a drain later.
+    pub fn leave(&mut self, index: u32, now: Nanos) {
         let gone_ns = now.saturating_add(self.drain_ns);
-        if let Some(seat) = self.seat(backend) {
+        if let Some(seat) = self.seat(index) {
             seat.gone_ns.get_or_insert(gone_ns);
         }
     }
 
-    /// A member has another share from now on.
-    pub fn weigh(&mut self, backend: BackendRef, weight: u32) {
-        if let Some(seat) = self.seat(backend) {
+    /// The member with this index has another share from now on.
+    pub fn weigh(&mut self, index: u32, weight: u32) {
+        if let Some(seat) = self.seat(index) {
             seat.weight = weight;
         }
     }
 
-    /// A member is drained from now on, or no more.
-    pub fn set_drained(&mut self, backend: BackendRef, drained: bool) {
-        if let Some(seat) = self.seat(backend) {
+    /// The member with this index is drained from now on, or no more.
+    pub fn set_drained(&mut self, index: u32, drained: bool) {
+        if let Some(seat) = self.seat(index) {
             seat.drained = drained;
         }
     }
@@ -235,7 +242,8 @@ impl Membership {
         ended
     }
 
-    /// The index of one that is gone may be used again: nothing of it is left on the board.
+    /// The index of one that is gone, or was taken back, may be used again: nothing of it is left on
+    /// the board.
     pub fn release(&mut self, backend: BackendRef, now: Nanos) {
         self.indices.give_back(backend, now);
     }
@@ -257,8 +265,9 @@ impl Membership {
         self.seats.iter().filter(|seat| seat.gone_ns.is_none())
     }
 
-    fn seat(&mut self, backend: BackendRef) -> Option<&mut Seat> {
-        self.seats.iter_mut().find(|seat| seat.backend == backend)
+    /// Whoever has this index now.
+    fn seat(&mut self, index: u32) -> Option<&mut Seat> {
+        self.seats.iter_mut().find(|seat| seat.backend.index() == index)
     }
 
     /// Whom each slot of a table is to belong to.

@@ -13,13 +13,14 @@ mod table;
 
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crossbeam::channel::{Sender, bounded};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::EventFd;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use thiserror::Error;
 
 use self::table::Table;
@@ -78,8 +79,26 @@ pub type Resolution = Result<NextHop, Unresolved>;
 /// The thread that keeps next hops fresh. Dropping it stops it.
 #[derive(Debug)]
 pub struct Neighbours {
-    stop: Arc<(AtomicBool, EventFd)>,
+    orders: Arc<Orders>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is told.
+#[derive(Debug)]
+struct Orders {
+    /// Wakes it.
+    event: EventFd,
+    stop: AtomicBool,
+    changes: Mutex<Vec<Change>>,
+}
+
+/// Backends that come or go.
+#[derive(Debug)]
+struct Change {
+    come: Vec<(u32, IpAddr)>,
+    go: Vec<u32>,
+    /// Told when it is done.
+    done: Sender<()>,
 }
 
 impl Neighbours {
@@ -107,22 +126,42 @@ impl Neighbours {
         watch.ask_everything()?;
         watch.resolve(false);
         watch.table.take_changes(&mut tell);
-        let event = EventFd::new().map_err(|errno| spoilt(errno.into()))?;
-        let stop = Arc::new((AtomicBool::new(false), event));
-        let stopped = Arc::clone(&stop);
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let event = EventFd::from_flags(flags).map_err(|errno| spoilt(errno.into()))?;
+        let (stop, changes) = (AtomicBool::new(false), Mutex::default());
+        let orders = Arc::new(Orders { event, stop, changes });
+        let taken = Arc::clone(&orders);
         let thread = std::thread::Builder::new()
             .name("neighbours".to_owned())
-            .spawn(move || watch.run(&stopped, &mut tell))
+            .spawn(move || watch.run(&taken, &mut tell))
             .map_err(spoilt)?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { orders, thread: Some(thread) })
+    }
+
+    /// Looks up these as well from now on, and no more those; none of the latter is told of after
+    /// it returns. Of the former it has told what is known at once: one whose neighbour the kernel
+    /// has yet to ask is told again when that has answered. Returns whether the thread took it
+    /// within `limit`.
+    pub fn change(&self, come: Vec<(u32, IpAddr)>, go: Vec<u32>, limit: Duration) -> bool {
+        let (done, is_done) = bounded(1);
+        let changes = &self.orders.changes;
+        changes.lock().unwrap_or_else(PoisonError::into_inner).push(Change { come, go, done });
+        self.orders.wake();
+        is_done.recv_timeout(limit).is_ok()
+    }
+}
+
+impl Orders {
+    fn wake(&self) {
+        // A full event counter wakes the thread as well as one more would.
+        let _ = self.event.write(1);
     }
 }
 
 impl Drop for Neighbours {
     fn drop(&mut self) {
-        self.stop.0.store(true, Ordering::Release);
-        // A full event counter wakes the thread as well as one more would.
-        let _ = self.stop.1.write(1);
+        self.orders.stop.store(true, Ordering::Release);
+        self.orders.wake();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -142,16 +181,17 @@ struct Watch {
 }
 
 impl Watch {
-    fn run(mut self, stop: &(AtomicBool, EventFd), tell: &mut dyn FnMut(u32, Resolution)) {
+    fn run(mut self, orders: &Orders, tell: &mut dyn FnMut(u32, Resolution)) {
         let mut resolve_due = Instant::now() + RESOLVE_EVERY;
         let mut missing_due = Instant::now() + RESOLVE_MISSING_EVERY;
         loop {
             let wake = [Some(resolve_due), Some(missing_due), self.routes_due];
             let wake = wake.into_iter().flatten().min().expect("two are always there");
-            self.wait(&stop.1, wake);
-            if stop.0.load(Ordering::Acquire) {
+            self.wait(&orders.event, wake);
+            if orders.stop.load(Ordering::Acquire) {
                 return;
             }
+            self.take_orders(orders, tell);
             let round = self.take_notices().and_then(|()| {
                 let now = Instant::now();
                 if self.routes_due.is_some_and(|due| due <= now) {
@@ -178,14 +218,39 @@ impl Watch {
         }
     }
 
-    fn wait(&self, stop: &EventFd, until: Instant) {
+    fn take_orders(&mut self, orders: &Orders, tell: &mut dyn FnMut(u32, Resolution)) {
+        let changes = &orders.changes;
+        let changes = std::mem::take(&mut *changes.lock().unwrap_or_else(PoisonError::into_inner));
+        for Change { come, go, done } in changes {
+            self.table.remove(&go);
+            if let Err(error) = self.add(come) {
+                tracing::warn!("next hops: {error}; asking again");
+                self.routes_due = Some(Instant::now() + RESOLVE_MISSING_EVERY);
+            }
+            self.table.take_changes(tell);
+            // Whoever asked may have stopped waiting.
+            let _asker_is_gone = done.try_send(());
+        }
+    }
+
+    fn add(&mut self, backends: Vec<(u32, IpAddr)>) -> Result<(), NetlinkError> {
+        for address in self.table.add(backends) {
+            let route = self.netlink.route(address)?;
+            self.table.route(address, route);
+        }
+        self.ask_neighbours()?;
+        self.resolve(false);
+        Ok(())
+    }
+
+    fn wait(&self, event: &EventFd, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
         // Rounded up, or the last part of a millisecond would be waited for by spinning.
         let timeout =
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
         let mut fds = [
             PollFd::new(self.notices.as_fd(), PollFlags::POLLIN),
-            PollFd::new(stop.as_fd(), PollFlags::POLLIN),
+            PollFd::new(event.as_fd(), PollFlags::POLLIN),
         ];
         if let Err(errno) = poll(&mut fds, timeout)
             && errno != nix::errno::Errno::EINTR
@@ -193,6 +258,8 @@ impl Watch {
             tracing::error!("waiting for changes of neighbours: {errno}");
             std::thread::sleep(RESOLVE_MISSING_EVERY);
         }
+        // Nothing to read is as good.
+        let _was_not_woken = event.read();
     }
 
     fn take_notices(&mut self) -> Result<(), NetlinkError> {

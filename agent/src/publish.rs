@@ -9,8 +9,8 @@ mod guarded;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sickbay_core::command::{Change, ChangeCause, Outcome, Report, Verdict};
-use sickbay_core::plan::{Compat, JudgeIndex, Nanos, Rule, TargetIndex};
+use sickbay_core::command::{Change, ChangeCause, Outcome, Override, Report, Verdict};
+use sickbay_core::plan::{Compat, JudgeIndex, Nanos, ProbeSpec, Rule, TargetIndex, TargetSpec};
 use sickbay_core::prober::{History, Prober};
 use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
@@ -25,7 +25,8 @@ use crate::engine::{Sink, monotonic_now};
 use crate::fleet::Fleet;
 use crate::graph;
 use crate::guard::Guards;
-use crate::shard::ShardPlan;
+use crate::membership::Standing;
+use crate::shard::{Joined, Roster, ShardPlan};
 
 use self::guarded::Guarded;
 
@@ -36,16 +37,20 @@ pub struct Publisher {
     board: Arc<Board>,
     journal: Arc<Journal>,
     shard: u32,
-    seats: Box<[Seat]>,
-    /// Of the backends that have several judges.
+    /// By the judge's index; `None` where there is none.
+    seats: Vec<Option<Seat>>,
+    /// Of the backends that have several judges; by the first one.
     benches: HashMap<u32, Bench>,
-    subjects: Box<[Subject]>,
+    /// By the target's index; `None` where there is none.
+    subjects: Vec<Option<Subject>>,
+    /// Per probe, what is told of it.
+    manners: Box<[Manner]>,
     guarded: Option<Guarded>,
     /// Transitions that wait for the report of the probe that caused them, for its text.
     waiting: Vec<(TargetIndex, Transition)>,
 }
 
-/// The backend that a judge speaks for; by the judge's index in the shard's plan.
+/// The backend that a judge speaks for.
 #[derive(Debug)]
 struct Seat {
     name: Arc<str>,
@@ -57,9 +62,18 @@ struct Seat {
     leader: u32,
     /// Whether the probes said so after the last one.
     healthy: bool,
+    /// What flows the backend may have, whatever its probes say.
+    standing: Standing,
 }
 
-/// A backend with several judges; by its first one.
+impl Seat {
+    /// Backend, pool and first judge, as the guard knows them.
+    const fn about(&self) -> (u32, u32, JudgeIndex) {
+        (self.backend, self.pool, JudgeIndex(self.leader))
+    }
+}
+
+/// A backend with several judges.
 #[derive(Debug)]
 struct Bench {
     judges: Vec<u32>,
@@ -67,18 +81,22 @@ struct Bench {
     said: Verdict,
 }
 
-/// A target as it stands on the board; by its index in the shard's plan.
-#[derive(Debug)]
+/// A target as it stands on the board.
+#[derive(Clone, Copy, Debug)]
 struct Subject {
     /// Its index on the board.
     index: u32,
     identity: u128,
+    manner: Manner,
+    /// When the verdict that its record shows last changed.
+    changed_ns: Nanos,
+}
+
+/// What a text about a probe needs to know of it.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
     timeout_ns: Nanos,
     compat: Compat,
-    /// The first judge, whose verdict the record shows.
-    judge: Option<u32>,
-    /// When that verdict last changed.
-    changed_ns: Nanos,
 }
 
 impl Publisher {
@@ -97,91 +115,117 @@ impl Publisher {
         guards: Option<Arc<Guards>>,
     ) -> Self {
         let guarded = guards.map(Guarded::new);
+        let manner = |probe: &ProbeSpec| {
+            let ProbeSpec { timeout_ns, compat, .. } = *probe;
+            Manner { timeout_ns, compat }
+        };
+        let manners: Box<[Manner]> = plan.plan.probes.iter().map(manner).collect();
+        let subject = |(&index, target): (&usize, &TargetSpec)| {
+            Some(Subject {
+                index: u32::try_from(index).expect("targets are counted in u32"),
+                identity: target.identity,
+                manner: manners[target.probe.0 as usize],
+                changed_ns: 0,
+            })
+        };
+        let room = plan.plan.room;
+        let mut subjects = Vec::with_capacity(plan.targets.len() + room.targets as usize);
+        subjects.extend(plan.targets.iter().zip(&plan.plan.targets).map(subject));
         let mut leaders: HashMap<usize, u32> = HashMap::with_capacity(plan.judges.len());
-        let mut benches: HashMap<u32, Bench> = HashMap::new();
-        for (judge, backend) in (0..).zip(&plan.judges) {
+        let mut benches = HashMap::new();
+        let mut seats = Vec::with_capacity(plan.judges.len() + room.judges as usize);
+        for ((judge, backend), spec) in (0..).zip(&plan.judges).zip(&plan.plan.judges) {
             let leader = *leaders.entry(*backend).or_insert(judge);
             if leader != judge {
-                let alone = || Bench { judges: vec![leader], said: Verdict::Warming };
-                benches.entry(leader).or_insert_with(alone).judges.push(judge);
+                bench(&mut benches, leader, judge);
             }
-        }
-        let seat = |(judge, &backend): (usize, &usize)| {
-            let leader = leaders[&backend];
-            let backend = &fleet.backends[backend];
+            let backend = &fleet.backends[*backend];
             let pool = &fleet.pools[backend.pool].name;
-            Seat {
+            seats.push(Some(Seat {
                 name: format!("{pool}.{}", backend.name).into(),
                 backend: backend.index,
                 pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
-                target: plan.plan.judges[judge].target,
-                rule: plan.plan.judges[judge].rule,
+                target: spec.target,
+                rule: spec.rule,
                 leader,
                 healthy: false,
-            }
-        };
-        let seats: Box<[Seat]> = plan.judges.iter().enumerate().map(seat).collect();
-        let mut subjects: Box<[Subject]> = plan
-            .targets
-            .iter()
-            .zip(&plan.plan.targets)
-            .map(|(&index, target)| Subject {
-                index: u32::try_from(index).expect("targets are counted in u32"),
-                identity: target.identity,
-                timeout_ns: plan.plan.probes[target.probe.0 as usize].timeout_ns,
-                compat: plan.plan.probes[target.probe.0 as usize].compat,
-                judge: None,
-                changed_ns: 0,
-            })
-            .collect();
-        for (judge, seat) in (0..).zip(&seats) {
-            subjects[seat.target.0 as usize].judge.get_or_insert(judge);
+                standing: Standing::Full,
+            }));
         }
-        Self { board, journal, shard, seats, benches, subjects, guarded, waiting: Vec::new() }
+        let waiting = Vec::new();
+        Self { board, journal, shard, seats, benches, subjects, manners, guarded, waiting }
     }
 
-    /// Tells the kernel what flows a backend may have.
-    fn put_bits(&self, backend: u32, pool: u32, verdict: Verdict) {
-        self.board.set_takes_new(backend, pool, verdict == Verdict::Healthy);
+    fn seat(&self, judge: JudgeIndex) -> &Seat {
+        self.seats[judge.0 as usize].as_ref().expect("a judge that is told of has a seat")
+    }
+
+    fn subject(&self, target: TargetIndex) -> &Subject {
+        self.subjects[target.0 as usize].as_ref().expect("a target that is told of was made known")
+    }
+
+    /// What all judges of a backend say together; `leader` is its first.
+    fn verdict(&self, prober: &Prober, leader: u32) -> Verdict {
+        match self.benches.get(&leader) {
+            None => prober.verdict(JudgeIndex(leader)),
+            Some(bench) => {
+                verdict::all(bench.judges.iter().map(|judge| prober.verdict(JudgeIndex(*judge))))
+            }
+        }
+    }
+
+    /// What the kernel is told of a backend: what its judges say, unless the guard holds that.
+    fn told(&self, prober: &Prober, seat: &Seat) -> Verdict {
+        let verdict = self.verdict(prober, seat.leader);
+        let forced = prober.override_of(JudgeIndex(seat.leader)) == Override::Sick;
+        let held = |guarded: &Guarded| guarded.is_held(seat.pool, seat.backend);
+        if verdict == Verdict::Sick && !forced && self.guarded.as_ref().is_some_and(held) {
+            Verdict::Healthy
+        } else {
+            verdict
+        }
+    }
+
+    /// Puts a backend's bits on the board: the one that new flows ask for first.
+    fn put_bits(&self, prober: &Prober, seat: &Seat, verdict: Verdict) {
+        let full = seat.standing == Standing::Full;
+        self.board.set_takes_new(seat.backend, seat.pool, full && verdict == Verdict::Healthy);
         // While it is warming it takes nothing new; what it has is not taken from it.
-        self.board.set_serves_old(backend, verdict != Verdict::Sick);
+        let serves = seat.standing != Standing::Over && verdict != Verdict::Sick;
+        self.board.set_serves_old(seat.backend, serves);
+        let forced_sick = prober.override_of(JudgeIndex(seat.leader)) == Override::Sick;
+        self.board.set_allowed(seat.backend, full && !forced_sick);
     }
 
     /// Writes a target's record.
     fn write(&self, prober: &Prober, target: TargetIndex) {
-        let subject = &self.subjects[target.0 as usize];
-        let history = prober.history(target);
-        self.board.write_target(subject.index, &record(subject, history, prober));
+        let subject = self.subject(target);
+        let verdict = prober.judges_of(target).next().map(|judge| prober.probed_verdict(judge));
+        self.board.write_target(subject.index, &record(subject, prober.history(target), verdict));
     }
 }
 
 impl Sink for Publisher {
     fn on_change(&mut self, prober: &Prober, change: &Change, now: Nanos) {
-        let seat = &self.seats[change.judge.0 as usize];
-        let (verdict, before) = match self.benches.get_mut(&seat.leader) {
-            None => (change.verdict, change.before),
-            Some(bench) => {
-                let judges = bench.judges.iter().map(|judge| prober.verdict(JudgeIndex(*judge)));
-                let verdict = verdict::all(judges);
-                (verdict, std::mem::replace(&mut bench.said, verdict))
-            }
-        };
+        let seat = self.seat(change.judge);
+        let leader = seat.leader;
+        let verdict = self.verdict(prober, leader);
+        let before = self.benches.get(&leader).map_or(change.before, |bench| bench.said);
+        let (about, outcome) = (seat.about(), prober.history(seat.target).outcome);
         let told = match &mut self.guarded {
             None => verdict,
-            Some(guarded) => {
-                let backend = (seat.backend, seat.pool, JudgeIndex(seat.leader));
-                let why = (change.cause, prober.history(seat.target).outcome);
-                guarded.told(backend, (before, verdict), why, now)
-            }
+            Some(guarded) => guarded.told(about, (before, verdict), (change.cause, outcome), now),
         };
-        self.put_bits(seat.backend, seat.pool, told);
+        self.put_bits(prober, self.seat(change.judge), told);
         // The stamp is read after the store: a SYN that leaves later meets the new bit.
         let stored_ns = monotonic_now();
-        let subject = &mut self.subjects[seat.target.0 as usize];
-        if change.verdict != change.before {
-            subject.changed_ns = stored_ns;
-        }
-        let history = prober.history(seat.target);
+        let (before, alone) = match self.benches.get_mut(&leader) {
+            None => (change.before, true),
+            Some(bench) => (std::mem::replace(&mut bench.said, verdict), false),
+        };
+        let seat = self.seat(change.judge);
+        let target = seat.target;
+        let history = prober.history(target);
         let transition = Transition {
             name: Arc::clone(&seat.name),
             from: before.into(),
@@ -191,19 +235,24 @@ impl Sink for Publisher {
             good: graph::good_count(history.registers[HAPPY], seat.rule),
             rule: Some(seat.rule.into()),
             at_ns: stored_ns,
+            member: None,
         };
-        if verdict == before && self.benches.contains_key(&seat.leader) && !change.unknown {
+        if change.verdict != change.before
+            && let Some(subject) = &mut self.subjects[target.0 as usize]
+        {
+            subject.changed_ns = stored_ns;
+        }
+        self.write(prober, target);
+        if verdict == before && !alone && !change.unknown {
             // One of several changed its mind; together they say what they said.
-            self.write(prober, seat.target);
             return;
         }
         match change.cause {
-            ChangeCause::Probe => self.waiting.push((seat.target, transition)),
+            ChangeCause::Probe => self.waiting.push((target, transition)),
             ChangeCause::Initial | ChangeCause::Silence | ChangeCause::Override => {
                 self.journal.push(transition);
             }
         }
-        self.write(prober, seat.target);
     }
 
     fn on_report(&mut self, prober: &Prober, report: &Report, now: Nanos) {
@@ -212,7 +261,7 @@ impl Sink for Publisher {
         }
         self.write(prober, report.target);
         self.hand_over(prober, report, now);
-        let Subject { timeout_ns, compat, .. } = self.subjects[report.target.0 as usize];
+        let Manner { timeout_ns, compat } = self.subject(report.target).manner;
         for (_, transition) in self.waiting.extract_if(.., |(target, _)| *target == report.target) {
             let cause = OutcomeText::of(report, timeout_ns, compat);
             self.journal.push(Transition { cause: cause.to_string(), ..transition });
@@ -224,7 +273,7 @@ impl Sink for Publisher {
         let changes = self.guarded.as_mut().map(|guarded| guarded.changes(prober));
         for (fall, healthy) in changes.into_iter().flatten() {
             let told = if healthy { Verdict::Healthy } else { Verdict::Sick };
-            self.put_bits(fall.backend, fall.pool, told);
+            self.put_bits(prober, self.seat(fall.leader), told);
         }
     }
 }
@@ -232,13 +281,13 @@ impl Sink for Publisher {
 impl Publisher {
     /// Hands the poll to those who watch, once for each backend that it judges.
     fn hand_over(&mut self, prober: &Prober, report: &Report, now: Nanos) {
-        let Subject { timeout_ns, compat, judge, .. } = self.subjects[report.target.0 as usize];
+        let Manner { timeout_ns, compat } = self.subject(report.target).manner;
         let watched = self.journal.polls().watched(now);
-        // The judges of a target stand together.
-        let first = judge.map_or(self.seats.len(), |judge| judge as usize);
-        let own = self.seats[first..].iter_mut().take_while(|seat| seat.target == report.target);
-        for (judge, seat) in (first as u32..).zip(own) {
-            let healthy = prober.probed_verdict(JudgeIndex(judge)) == Verdict::Healthy;
+        for judge in prober.judges_of(report.target) {
+            let Some(seat) = &mut self.seats[judge.0 as usize] else {
+                continue;
+            };
+            let healthy = prober.probed_verdict(judge) == Verdict::Healthy;
             let changed = healthy != std::mem::replace(&mut seat.healthy, healthy);
             if watched {
                 let history = prober.history(report.target);
@@ -257,10 +306,99 @@ impl Publisher {
     }
 }
 
+impl Roster for Publisher {
+    fn on_joined(&mut self, prober: &Prober, joined: &Joined<'_>) {
+        let Joined { joining, seats } = *joined;
+        let leader = seats[0].0.0;
+        for ((judge, target), judged) in seats.iter().zip(&joining.judged) {
+            if *judge != JudgeIndex(leader) {
+                bench(&mut self.benches, leader, judge.0);
+            }
+            let subject = place(&mut self.subjects, target.0);
+            let fresh = subject.is_none();
+            subject.get_or_insert(Subject {
+                index: judged.target,
+                identity: judged.spec.identity,
+                manner: self.manners[judged.spec.probe.0 as usize],
+                changed_ns: 0,
+            });
+            *place(&mut self.seats, judge.0) = Some(Seat {
+                name: Arc::clone(&joining.name),
+                backend: joining.backend,
+                pool: joining.pool,
+                target: *target,
+                rule: judged.rule,
+                leader,
+                healthy: false,
+                standing: Standing::Full,
+            });
+            if fresh {
+                self.write(prober, *target);
+            }
+        }
+        // One that begins healthy takes new flows when that is told as a change: next.
+        let seat = self.seat(JudgeIndex(leader));
+        let verdict = self.verdict(prober, leader);
+        let begins = if verdict == Verdict::Healthy { Verdict::Warming } else { verdict };
+        self.put_bits(prober, seat, begins);
+    }
+
+    fn on_parted(&mut self, judges: &[JudgeIndex], targets: &[TargetIndex]) {
+        for judge in judges {
+            let seat = self.seats[judge.0 as usize].take();
+            let seat = seat.expect("a judge that parts has a seat");
+            self.benches.remove(&judge.0);
+            if let Some(guarded) = &mut self.guarded {
+                guarded.part(seat.pool, seat.backend, monotonic_now());
+            }
+            self.board.set_takes_new(seat.backend, seat.pool, false);
+            self.board.set_serves_old(seat.backend, false);
+            self.board.set_allowed(seat.backend, false);
+            self.waiting.retain(|(_, waiting)| !Arc::ptr_eq(&waiting.name, &seat.name));
+        }
+        for target in targets {
+            let subject = self.subjects[target.0 as usize].take();
+            let subject = subject.expect("a target that parts was made known");
+            self.board.write_target(subject.index, &TargetRecord::default());
+        }
+    }
+
+    fn on_standing(&mut self, prober: &Prober, judge: JudgeIndex, standing: Standing) {
+        let leader = self.seat(judge).leader;
+        let several = self.benches.get(&leader).map(|bench| bench.judges.clone());
+        for judge in several.unwrap_or_else(|| vec![leader]) {
+            if let Some(seat) = &mut self.seats[judge as usize] {
+                seat.standing = standing;
+            }
+        }
+        let seat = self.seat(judge);
+        self.put_bits(prober, seat, self.told(prober, seat));
+    }
+
+    fn on_override(&mut self, prober: &Prober, judge: JudgeIndex) {
+        let seat = self.seat(judge);
+        self.put_bits(prober, seat, self.told(prober, seat));
+    }
+}
+
+/// Adds a judge to its backend's.
+fn bench(benches: &mut HashMap<u32, Bench>, leader: u32, judge: u32) {
+    let alone = || Bench { judges: vec![leader], said: Verdict::Warming };
+    benches.entry(leader).or_insert_with(alone).judges.push(judge);
+}
+
+/// The place of an index, made when it is beyond the last one.
+fn place<T>(places: &mut Vec<Option<T>>, index: u32) -> &mut Option<T> {
+    let index = index as usize;
+    if places.len() <= index {
+        places.resize_with(index + 1, || None);
+    }
+    &mut places[index]
+}
+
 /// A target as the board shows it.
-fn record(subject: &Subject, history: &History, prober: &Prober) -> TargetRecord {
+fn record(subject: &Subject, history: &History, verdict: Option<Verdict>) -> TargetRecord {
     let outcome = history.outcome;
-    let verdict = subject.judge.map(|judge| prober.probed_verdict(JudgeIndex(judge)));
     let state = match verdict {
         _ if history.unknown => STATE_UNKNOWN,
         None | Some(Verdict::Warming) => STATE_WARMING,
@@ -284,86 +422,4 @@ fn record(subject: &Subject, history: &History, prober: &Prober) -> TargetRecord
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use sickbay_core::sim::{Behaviour, Occurrence, Peer, Sim};
-    use sickbay_shared::limits::WORD_BACKENDS;
-
-    use super::*;
-    use crate::config::{self, Overrides};
-    use crate::kernel::Sizes;
-    use crate::shard;
-
-    const SECOND_NS: Nanos = 1_000_000_000;
-
-    /// A publisher of one pool of one backend, and the simulation of its probes.
-    struct Rig {
-        board: Arc<Board>,
-        publisher: Publisher,
-        sim: Sim,
-        now: Nanos,
-    }
-
-    impl Rig {
-        fn new(text: &str) -> Self {
-            let overrides = Overrides::default();
-            let fleet = config::parse(text, Path::new("t.toml"), &overrides).unwrap().fleet;
-            let plan = shard::split(&fleet, 1).remove(0);
-            let sizes = Sizes { backends: WORD_BACKENDS, ..Sizes::default() };
-            let board = Arc::new(Board::in_memory(&sizes).unwrap());
-            let journal = Arc::new(Journal::default());
-            let guards = Guards::new(&fleet).map(Arc::new);
-            let publisher = Publisher::new(Arc::clone(&board), journal, &fleet, 0, &plan, guards);
-            Self { board, publisher, sim: Sim::new(&plan.plan, 1, SECOND_NS), now: SECOND_NS }
-        }
-
-        /// Runs for so long; whether the backend takes new flows then.
-        fn takes_new_after(&mut self, span_ns: Nanos) -> bool {
-            self.now += span_ns;
-            let mut changes = Vec::new();
-            self.sim.run_until(self.now, &mut |traced| {
-                if let Occurrence::Change(change) = traced.what {
-                    changes.push(change);
-                }
-            });
-            for change in changes {
-                self.publisher.on_change(self.sim.prober(), &change, self.now);
-            }
-            self.board.takes_new(0)
-        }
-    }
-
-    const SERVICE: &str = "\
-        [service.web]\naddress = \"192.0.2.9\"\nport = 80\nprotocol = \"tcp\"\npool = \"web\"\n";
-    const PACE: &str = "interval = \"1s\"\ntimeout = \"500ms\"\nwindow = 3\nthreshold = 2\n";
-
-    #[test]
-    fn backend_takes_flows_only_while_each_of_its_probes_passes() {
-        let mut rig = Rig::new(&format!(
-            "[probe.deep]\nurl = \"/deep\"\n{PACE}[probe.flat]\nurl = \"/flat\"\n{PACE}\
-             [pool.web]\nprobe = [\"flat\", \"deep\"]\nbackends = [\"192.0.2.1:80\"]\n{SERVICE}"
-        ));
-        assert!(rig.takes_new_after(5 * SECOND_NS));
-        for target in [0, 1] {
-            let refuses = Peer { behaviour: Behaviour::Refuses, ..Peer::HEALTHY };
-            rig.sim.set_peer(TargetIndex(target), refuses);
-            assert!(!rig.takes_new_after(5 * SECOND_NS), "target {target} fails");
-            rig.sim.set_peer(TargetIndex(target), Peer::HEALTHY);
-            assert!(rig.takes_new_after(5 * SECOND_NS), "target {target} passes again");
-        }
-    }
-
-    #[test]
-    fn backend_that_begins_healthy_takes_flows_from_the_start() {
-        let mut rig = Rig::new(&format!(
-            "[probe.p]\nurl = \"/p\"\ninitial = 2\n{PACE}\
-             [pool.web]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n{SERVICE}"
-        ));
-        let refuses = Peer { behaviour: Behaviour::Refuses, ..Peer::HEALTHY };
-        rig.sim.set_peer(TargetIndex(0), refuses);
-        // Its first probe fails; of three results two, those assumed, are still good.
-        assert!(rig.takes_new_after(SECOND_NS));
-        assert!(!rig.takes_new_after(5 * SECOND_NS), "and none when it does not answer");
-    }
-}
+mod tests;

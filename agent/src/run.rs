@@ -15,7 +15,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::AsFd as _;
 
 use crate::board::Board;
+use crate::config::ConfigError;
 use crate::control::claim::Claim;
+use crate::control::host::Host as _;
 use crate::control::journal::Journal;
 use crate::control::server::{ControlServer, Options as ControlOptions};
 use crate::fleet::Fleet;
@@ -26,8 +28,9 @@ use crate::neighbours::Neighbours;
 use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
 
-use answers::Answers;
+use answers::{Answers, Source};
 use lookout::Lookout;
+use parts::Parts;
 
 /// What an operator is to be told at once.
 mod alarms;
@@ -38,8 +41,12 @@ mod answers;
 mod layout;
 /// What the main thread looks at several times a second.
 mod lookout;
+/// Who belongs to the pools.
+mod members;
 /// Whether a service would take the answers to this host's own probes.
 mod own_traffic;
+/// What the control plane and the members share.
+mod parts;
 /// Backends without a probe.
 mod unprobed;
 
@@ -55,12 +62,17 @@ pub struct Options {
     pub detach_on_exit: bool,
 }
 
-/// Runs the agent until SIGINT or SIGTERM, or until a part of it fails.
+/// Runs the agent until SIGINT or SIGTERM, or until a part of it fails. SIGHUP, or an operator's
+/// `reload`, has it read its fleet again from `source`, and take its members and weights.
 ///
 /// # Errors
 ///
 /// What this host lacks, what the kernel refused, or what failed; in one line with the remedy.
-pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
+pub fn run(
+    fleet: Fleet,
+    source: impl Fn() -> Result<Fleet, ConfigError> + Send + Sync + 'static,
+    options: Options,
+) -> anyhow::Result<()> {
     // Blocked before any thread starts, so that every thread inherits the mask.
     let signals = Signals::block()?;
     let shard_count = shard::shard_count(&fleet);
@@ -72,7 +84,7 @@ pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
     let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
     let fleet = Arc::new(fleet);
 
-    let mut agent = Agent::start(Arc::clone(&fleet), shard_count, claim)?;
+    let mut agent = Agent::start(Arc::clone(&fleet), Box::new(source), shard_count, claim)?;
     let ran = agent.serve(&signals);
     let attached = agent.stop();
     if options.detach_on_exit {
@@ -90,16 +102,20 @@ pub fn run(fleet: Fleet, options: Options) -> anyhow::Result<()> {
 struct Agent {
     fleet: Arc<Fleet>,
     datapath: Option<Datapath>,
+    parts: Arc<Parts>,
     answers: Arc<Answers>,
-    journal: Arc<Journal>,
     lookout: Lookout,
-    neighbours: Option<Neighbours>,
     control: ControlServer,
     attached: bool,
 }
 
 impl Agent {
-    fn start(fleet: Arc<Fleet>, shard_count: usize, claim: Claim) -> anyhow::Result<Self> {
+    fn start(
+        fleet: Arc<Fleet>,
+        source: Source,
+        shard_count: usize,
+        claim: Claim,
+    ) -> anyhow::Result<Self> {
         let plans = shard::split(&fleet, shard_count);
         let shards = u32::try_from(plans.len()).expect("at most 256 shards");
         // What an agent before this one left, if anything: its generation goes on.
@@ -112,17 +128,19 @@ impl Agent {
         datapath.check(&fleet.attachments)?;
         let board = Arc::new(datapath.board()?);
         let owners = shard_of_backends(&fleet, &plans);
-        let place = layout::Place { shards, shard_of: &owners, generation };
+        let members = layout::memberships(&fleet);
+        let place = layout::Place { shards, members: &members, shard_of: &owners, generation };
         layout::lay_out(&fleet, &mut datapath, &board, &place)?;
         let journal = Arc::new(Journal::default());
-        let answers = Arc::new(Answers::new(
+        let parts = Arc::new(Parts::new(
             Arc::clone(&fleet),
             Arc::clone(&board),
             Arc::clone(&journal),
             datapath.counters()?,
         ));
-        let lookout = Lookout::new(&fleet, &answers, datapath.take_drops()?)?;
-        let neighbours = start_neighbours(&fleet, &board)?;
+        let answers = Arc::new(Answers::new(source, Arc::clone(&parts), members));
+        let lookout = Lookout::new(&parts, &answers, datapath.take_drops()?)?;
+        parts.set_neighbours(start_neighbours(&fleet, &board)?);
         let control = ControlServer::start(
             claim,
             Arc::clone(&answers) as _,
@@ -130,41 +148,45 @@ impl Agent {
             ControlOptions::default(),
         )?;
         let guards = answers.guards();
-        answers.set_shards(start_shards(&fleet, &board, &journal, guards, plans)?);
+        parts.set_shards(start_shards(&fleet, &board, &journal, guards, plans)?);
         let datapath = Some(datapath);
-        Ok(Self {
-            fleet,
-            datapath,
-            answers,
-            journal,
-            lookout,
-            neighbours,
-            control,
-            attached: false,
-        })
+        Ok(Self { fleet, datapath, parts, answers, lookout, control, attached: false })
     }
 
-    /// Attaches when the verdicts are there, then waits for a signal.
+    /// Attaches when the verdicts are there, then waits for a signal; ends drains meanwhile.
     fn serve(&mut self, signals: &Signals) -> anyhow::Result<()> {
         let limit = Instant::now() + Duration::from_nanos(self.fleet.start_timeout_ns);
         loop {
-            self.lookout.look(&self.fleet, &self.answers, &self.journal);
+            self.lookout.look(&self.parts, &self.answers);
             if !self.attached && self.may_attach(limit) {
                 self.attach()?;
             }
-            if let Some(signal) = signals.wait(LOOK_INTERVAL)? {
-                tracing::info!("stopping on {signal}");
-                return Ok(());
+            match signals.wait(LOOK_INTERVAL)? {
+                None => {}
+                Some(Signal::SIGHUP) => self.reload(),
+                Some(signal) => {
+                    tracing::info!("stopping on {signal}");
+                    return Ok(());
+                }
             }
-            if let Some(Some(error)) = self.answers.with_shards(Shards::failure) {
+            self.answers.members().tick();
+            if let Some(Some(error)) = self.parts.with_shards(Shards::failure) {
                 return Err(error).context("a probing thread ended");
             }
         }
     }
 
+    /// As an operator's `reload`; what comes of it is for the log.
+    fn reload(&self) {
+        match self.answers.reload() {
+            Ok(reloaded) => tracing::info!("read again: {}", reloaded.summary()),
+            Err(error) => tracing::error!("not read again: {error}"),
+        }
+    }
+
     /// Whether every target has a first verdict, or there was time enough.
     fn may_attach(&self, limit: Instant) -> bool {
-        let warming = self.answers.with_shards(|shards| shards.warming_count()).unwrap_or(0);
+        let warming = self.parts.with_shards(|shards| shards.warming_count()).unwrap_or(0);
         if warming == 0 {
             return true;
         }
@@ -181,8 +203,7 @@ impl Agent {
 
     fn attach(&mut self) -> anyhow::Result<()> {
         let datapath = self.datapath.as_mut().expect("the datapath is there until stop");
-        // Not before: a pool whose backends have no verdict yet is not one that fell.
-        layout::lay_out_panics(&self.fleet, self.answers.board());
+        self.answers.members().begin_panics();
         let attached = datapath.attach(&self.fleet.attachments)?;
         self.attached = true;
         for program in &attached {
@@ -192,7 +213,7 @@ impl Agent {
         }
         tracing::info!(
             "ready: {} of {} backends healthy, {} {}, {}",
-            self.answers.healthy_count(),
+            self.parts.healthy_count(),
             self.fleet.backends.len(),
             self.fleet.services.len(),
             if self.fleet.services.len() == 1 { "service" } else { "services" },
@@ -204,12 +225,12 @@ impl Agent {
 
     /// Stops every part; whether programs are attached.
     fn stop(self) -> bool {
-        if let Some(shards) = self.answers.take_shards()
+        if let Some(shards) = self.parts.take_shards()
             && let Err(error) = shards.stop()
         {
             tracing::error!("{error}");
         }
-        drop(self.neighbours);
+        self.parts.set_neighbours(None);
         self.control.stop();
         drop(self.datapath);
         self.attached
@@ -262,11 +283,10 @@ fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<
     Ok(Some(neighbours))
 }
 
-/// The shard of each backend, by fleet backend. One without a probe goes by the first: while that
-/// lives, so does the agent.
-fn shard_of_backends(fleet: &Fleet, plans: &[ShardPlan]) -> Vec<u32> {
-    let mut shard_of = vec![0; fleet.backends.len()];
-    for (shard, plan) in (0..).zip(plans) {
+/// The shard of each backend, by fleet backend.
+fn shard_of_backends(fleet: &Fleet, plans: &[ShardPlan]) -> Vec<usize> {
+    let mut shard_of = vec![layout::UNPROBED_SHARD; fleet.backends.len()];
+    for (shard, plan) in plans.iter().enumerate() {
         for &backend in &plan.judges {
             shard_of[backend] = shard;
         }
@@ -282,7 +302,7 @@ fn attached_text(attached: &[Attached]) -> String {
     format!("attached to {}", each.collect::<Vec<_>>().join(", "))
 }
 
-/// SIGINT and SIGTERM, taken when we look for them.
+/// SIGINT, SIGTERM and SIGHUP, taken when we look for them.
 struct Signals(SignalFd);
 
 impl Signals {
@@ -290,6 +310,7 @@ impl Signals {
         let mut set = SigSet::empty();
         set.add(Signal::SIGINT);
         set.add(Signal::SIGTERM);
+        set.add(Signal::SIGHUP);
         set.thread_block().context("cannot block signals")?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Self(SignalFd::with_flags(&set, flags).context("cannot make a signalfd")?))

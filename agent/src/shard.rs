@@ -1,10 +1,9 @@
 //! Targets over cores: one pinned thread, one engine and one plan each.
 //!
 //! [`split`] gives every target and all judges of it to one shard, so that each verdict bit has one
-//! owner. [`Shards`] runs them, routes an operator's word to the owner, and notices when one dies.
+//! owner. [`Shards`] runs them, routes what operators say to the owner, has backends join and part,
+//! and notices when a shard dies.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +12,31 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::{Pid, gethostname};
+use nix::unistd::Pid;
 use sickbay_core::command::Override;
-use sickbay_core::hash;
-use sickbay_core::plan::{JudgeIndex, JudgeSpec, Plan, ProbeIndex, Room, TargetIndex, TargetSpec};
-use sickbay_shared::limits::SHARDS_MAX;
+use sickbay_core::plan::Plan;
 
 use crate::engine::{Counters, Endpoint, Engine, EngineError, Histograms, Sink};
-use crate::fleet::{Fleet, ProxyHeader, Target};
+use crate::membership::Standing;
+
+pub use places::PlaceError;
+pub use roster::{Joined, Joining, Judged, Roster};
+pub use split::{shard_count, split};
+
+use places::Places;
+use roster::Roll;
+
+/// Which shard has what, and room for what.
+mod places;
+/// Backends that join a running shard, and part from it.
+mod roster;
+/// A fleet over its shards.
+mod split;
 
 /// Requests that wait for one shard at most; each is taken within a tick.
 const REQUESTS_MAX: usize = 64;
-/// How long a snapshot waits for a shard.
-const SNAPSHOT_WAIT: Duration = Duration::from_secs(2);
+/// How long an answer of a shard is waited for.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 /// What one shard works on, with the maps from its own indices to the fleet's.
 #[derive(Clone, Debug)]
@@ -34,40 +45,14 @@ pub struct ShardPlan {
     pub plan: Plan,
     /// Where its targets are, by the plan's target index.
     pub endpoints: Vec<Endpoint>,
-    /// Index into [`Fleet::targets`], by the plan's target index.
+    /// Index into [`Fleet::targets`](crate::fleet::Fleet::targets), by the plan's target index.
     pub targets: Vec<usize>,
-    /// Index into [`Fleet::backends`], by the plan's judge index. A backend with several probes has
-    /// as many judges, all of them here; one without a probe has none anywhere.
+    /// Index into [`Fleet::backends`](crate::fleet::Fleet::backends), by the plan's judge index. A
+    /// backend with several probes has as many judges, all of them here; one without a probe has none
+    /// anywhere.
     pub judges: Vec<usize>,
-}
-
-/// How many shards the fleet gets on this host: what it asks for, or one a CPU that this process
-/// may use; at least one, and no more than there are targets.
-#[must_use]
-pub fn shard_count(fleet: &Fleet) -> usize {
-    let wanted = match fleet.shards {
-        0 => allowed_cpus().len(),
-        wanted => wanted as usize,
-    };
-    wanted.min(SHARDS_MAX as usize).clamp(1, fleet.targets.len().max(1))
-}
-
-/// The fleet over `shard_count` shards, balanced by probes per second. Every target and every
-/// backend that is probed is in exactly one of them. The same fleet gives the same split.
-///
-/// # Panics
-/// If `shard_count` is 0.
-#[must_use]
-pub fn split(fleet: &Fleet, shard_count: usize) -> Vec<ShardPlan> {
-    assert!(0 < shard_count, "at least one shard");
-    let owned = assign_targets(fleet, shard_count);
-    let mut backends_of_target = vec![Vec::new(); fleet.targets.len()];
-    for (index, backend) in fleet.backends.iter().enumerate() {
-        for judged in &backend.judged {
-            backends_of_target[judged.target].push((index, judged.probe));
-        }
-    }
-    owned.into_iter().map(|targets| shard_plan(fleet, targets, &backends_of_target)).collect()
+    /// [`Backend::index`](crate::fleet::Backend::index), by the plan's judge index.
+    pub owned: Vec<u32>,
 }
 
 /// What a running shard can be asked.
@@ -75,8 +60,8 @@ pub fn split(fleet: &Fleet, shard_count: usize) -> Vec<ShardPlan> {
 pub enum ShardRequest {
     /// An operator's word over a backend's probed state.
     SetOverride {
-        /// Index into [`Fleet::backends`].
-        backend: usize,
+        /// Its index.
+        backend: u32,
         /// The word.
         word: Override,
     },
@@ -102,8 +87,8 @@ pub enum RequestError {
     /// No shard owns that backend.
     #[error("no shard owns backend {backend}")]
     NoOwner {
-        /// Index into [`Fleet::backends`].
-        backend: usize,
+        /// Its index.
+        backend: u32,
     },
     /// The shard has not taken the requests before this one; it may hang.
     #[error("shard {shard} is busy: {REQUESTS_MAX} requests wait already; try again")]
@@ -117,16 +102,25 @@ pub enum RequestError {
         /// Which.
         shard: usize,
     },
+    /// The shard took the request and has not answered.
+    #[error("shard {shard} does not answer")]
+    Silent {
+        /// Which.
+        shard: usize,
+    },
+    /// The shard has no room: what is removed is still being ended.
+    #[error("shard {shard} has no room for more targets now; try again")]
+    Full {
+        /// Which.
+        shard: usize,
+    },
 }
 
 /// The running shards. Dropping them stops them.
 #[derive(Debug)]
 pub struct Shards {
     shards: Vec<Shard>,
-    /// Shard and first judge, by fleet backend.
-    owners: Vec<Option<(usize, JudgeIndex)>>,
-    /// The other judges of those backends that have several.
-    more_judges: HashMap<usize, Vec<JudgeIndex>>,
+    places: Places,
     stopping: Arc<AtomicBool>,
 }
 
@@ -135,14 +129,31 @@ struct Shard {
     thread: Option<JoinHandle<Result<(), EngineError>>>,
     requests: Sender<Work>,
     counters: Arc<Counters>,
-    target_count: u32,
 }
 
 /// A request in the shard's own terms.
 #[derive(Debug)]
 enum Work {
-    SetOverride { judge: JudgeIndex, word: Override },
-    Snapshot { reply: Sender<ShardSnapshot> },
+    SetOverride {
+        backend: u32,
+        word: Override,
+    },
+    Snapshot {
+        reply: Sender<ShardSnapshot>,
+    },
+    SetStandings {
+        backends: Vec<(u32, Standing)>,
+        reply: Sender<bool>,
+    },
+    /// All of them or none.
+    Join {
+        backends: Vec<Joining>,
+        reply: Sender<bool>,
+    },
+    Part {
+        backends: Vec<u32>,
+        reply: Sender<bool>,
+    },
 }
 
 /// What a shard's thread is started with.
@@ -165,14 +176,12 @@ impl Shards {
     /// The first shard's that could not start; the others are stopped.
     pub fn start<S, F>(plans: Vec<ShardPlan>, make_sink: F) -> Result<Self, EngineError>
     where
-        S: Sink,
+        S: Sink + Roster,
         F: Fn(usize, &ShardPlan) -> S + Send + Sync + 'static,
     {
-        let (owners, more_judges) = owners(&plans);
         let mut shards = Self {
             shards: Vec::with_capacity(plans.len()),
-            owners,
-            more_judges,
+            places: Places::of(&plans),
             stopping: Arc::new(AtomicBool::new(false)),
         };
         let make_sink = Arc::new(make_sink);
@@ -184,8 +193,6 @@ impl Shards {
             let counters = Arc::new(Counters::default());
             let judges = u32::try_from(plan.judges.len()).expect("a backend index has 20 bits");
             counters.set_warming(judges);
-            let target_count =
-                u32::try_from(plan.targets.len()).expect("targets are counted in u32");
             let start = Start {
                 shard,
                 cpu: cpus[shard % cpus.len()],
@@ -200,7 +207,7 @@ impl Shards {
                 .name(format!("probe-{shard}"))
                 .spawn(move || run(start))
                 .map_err(|source| EngineError::Thread { shard, action: "started", source })?;
-            shards.shards.push(Shard { thread: Some(thread), requests, counters, target_count });
+            shards.shards.push(Shard { thread: Some(thread), requests, counters });
             started.push(is_ready);
         }
         for (shard, is_ready) in started.into_iter().enumerate() {
@@ -217,12 +224,9 @@ impl Shards {
     pub fn request(&self, request: ShardRequest) -> Result<(), RequestError> {
         match request {
             ShardRequest::SetOverride { backend, word } => {
-                let owner = self.owners.get(backend).copied().flatten();
-                let (shard, judge) = owner.ok_or(RequestError::NoOwner { backend })?;
-                let more = self.more_judges.get(&backend).into_iter().flatten().copied();
-                std::iter::once(judge)
-                    .chain(more)
-                    .try_for_each(|judge| self.send(shard, Work::SetOverride { judge, word }))
+                let owner = self.places.shard_of(backend);
+                let shard = owner.ok_or(RequestError::NoOwner { backend })?;
+                self.send(shard, Work::SetOverride { backend, word })
             }
             ShardRequest::Snapshot { reply } => (0..self.shards.len())
                 .try_for_each(|shard| self.send(shard, Work::Snapshot { reply: reply.clone() })),
@@ -236,11 +240,60 @@ impl Shards {
     pub fn snapshot(&self) -> Result<Vec<ShardSnapshot>, RequestError> {
         let (reply, answers) = bounded(self.shards.len());
         self.request(ShardRequest::Snapshot { reply })?;
-        let mut snapshots: Vec<ShardSnapshot> = (0..self.shards.len())
-            .filter_map(|_| answers.recv_timeout(SNAPSHOT_WAIT).ok())
-            .collect();
+        let mut snapshots: Vec<ShardSnapshot> =
+            (0..self.shards.len()).filter_map(|_| answers.recv_timeout(ANSWER_WAIT).ok()).collect();
         snapshots.sort_by_key(|snapshot| snapshot.shard);
         Ok(snapshots)
+    }
+
+    /// Which shard each of these backends would join; nothing is changed.
+    ///
+    /// # Errors
+    /// No shard has room for one, or its targets are on several.
+    pub fn place(&self, joining: &[Joining]) -> Result<Vec<usize>, PlaceError> {
+        self.places.place(joining)
+    }
+
+    /// Has backends join, each the shard that [`Self::place`] gave it; all of them or none. When it
+    /// returns, their bits are on the board.
+    ///
+    /// # Errors
+    /// A shard does not take them.
+    pub fn join(&mut self, placed: Vec<(usize, Joining)>) -> Result<(), RequestError> {
+        let all: Vec<u32> = placed.iter().map(|(_, joining)| joining.backend).collect();
+        for (shard, joining) in &placed {
+            self.places.join(*shard, joining);
+        }
+        let made = |backends, reply| Work::Join { backends, reply };
+        let joined = self.hand_out(placed, made);
+        if joined.is_err() {
+            // Those that did join: the others know nothing of what they are to part from.
+            self.part(&all)?;
+        }
+        joined
+    }
+
+    /// Has backends part. When it returns, their bits are cleared and none of their probes is told
+    /// of any more. Those that nobody owns are passed over.
+    ///
+    /// # Errors
+    /// A shard does not take them.
+    pub fn part(&mut self, backends: &[u32]) -> Result<(), RequestError> {
+        let placed = self.owned(backends.iter().copied(), |backend| *backend);
+        self.hand_out(placed, |backends, reply| Work::Part { backends, reply })?;
+        // Not before: who was not parted from yet can be asked for again.
+        backends.iter().for_each(|backend| self.places.part(*backend));
+        Ok(())
+    }
+
+    /// Says what flows backends may have, whatever their probes say. When it returns, their bits
+    /// say so.
+    ///
+    /// # Errors
+    /// A shard does not take it.
+    pub fn set_standings(&self, standings: &[(u32, Standing)]) -> Result<(), RequestError> {
+        let placed = self.owned(standings.iter().copied(), |(backend, _)| *backend);
+        self.hand_out(placed, |backends, reply| Work::SetStandings { backends, reply })
     }
 
     /// Each shard's counters.
@@ -251,7 +304,7 @@ impl Shards {
     /// Targets that a shard probes; 0 for a shard that there is not.
     #[must_use]
     pub fn target_count(&self, shard: usize) -> u32 {
-        self.shards.get(shard).map_or(0, |shard| shard.target_count)
+        self.places.target_count(shard)
     }
 
     /// Judges without a first verdict, all shards together; 0 = steering may attach.
@@ -264,7 +317,7 @@ impl Shards {
     pub fn failure(&mut self) -> Option<EngineError> {
         let ended = |shard: &Shard| shard.thread.as_ref().is_some_and(JoinHandle::is_finished);
         let shard = self.shards.iter().position(ended)?;
-        self.join(shard).err()
+        self.join_thread(shard).err()
     }
 
     /// Stops every shard and waits for it.
@@ -282,13 +335,51 @@ impl Shards {
         })
     }
 
+    /// Each of these with its shard; those that nobody owns are left out.
+    fn owned<T>(
+        &self,
+        each: impl Iterator<Item = T>,
+        backend: impl Fn(&T) -> u32,
+    ) -> Vec<(usize, T)> {
+        each.filter_map(|one| Some((self.places.shard_of(backend(&one))?, one))).collect()
+    }
+
+    /// Hands each shard its own, and waits until it is done.
+    fn hand_out<T>(
+        &self,
+        placed: Vec<(usize, T)>,
+        work: impl Fn(Vec<T>, Sender<bool>) -> Work,
+    ) -> Result<(), RequestError> {
+        let mut of_shard: Vec<Vec<T>> = self.shards.iter().map(|_| Vec::new()).collect();
+        for (shard, one) in placed {
+            of_shard[shard].push(one);
+        }
+        let mut result = Ok(());
+        let mut waiting = Vec::new();
+        for (shard, own) in of_shard.into_iter().enumerate().filter(|(_, own)| !own.is_empty()) {
+            let (reply, answer) = bounded(1);
+            match self.send(shard, work(own, reply)) {
+                Ok(()) => waiting.push((shard, answer)),
+                Err(error) => result = Err(error),
+            }
+        }
+        for (shard, answer) in waiting {
+            match answer.recv_timeout(ANSWER_WAIT) {
+                Ok(true) => {}
+                Ok(false) => result = Err(RequestError::Full { shard }),
+                Err(_) => result = Err(RequestError::Silent { shard }),
+            }
+        }
+        result
+    }
+
     fn stop_all(&mut self) -> Result<(), EngineError> {
         self.stopping.store(true, Ordering::Release);
-        let results: Vec<_> = (0..self.shards.len()).map(|shard| self.join(shard)).collect();
+        let results: Vec<_> = (0..self.shards.len()).map(|shard| self.join_thread(shard)).collect();
         results.into_iter().collect()
     }
 
-    fn join(&mut self, shard: usize) -> Result<(), EngineError> {
+    fn join_thread(&mut self, shard: usize) -> Result<(), EngineError> {
         match self.shards[shard].thread.take() {
             None => Ok(()),
             Some(thread) => thread.join().unwrap_or(Err(EngineError::Panicked { shard })),
@@ -305,12 +396,15 @@ impl Drop for Shards {
 }
 
 /// The life of a shard's thread.
-fn run<S: Sink, F: Fn(usize, &ShardPlan) -> S>(start: Start<F>) -> Result<(), EngineError> {
+fn run<S: Sink + Roster, F: Fn(usize, &ShardPlan) -> S>(
+    start: Start<F>,
+) -> Result<(), EngineError> {
     let Start { shard, cpu, plan, make_sink, counters, requests, stopping, ready } = start;
     let engine = pin(shard, cpu).and_then(|()| {
         let sink = make_sink(shard, &plan);
         Engine::new(&plan.plan, &plan.endpoints, sink, counters)
     });
+    let mut roll = Roll::of(&plan);
     // The engine has what it needs; a plan of a million targets is worth freeing.
     drop((plan, make_sink));
     let mut engine = match engine {
@@ -327,7 +421,24 @@ fn run<S: Sink, F: Fn(usize, &ShardPlan) -> S>(start: Start<F>) -> Result<(), En
     while !stopping.load(Ordering::Acquire) {
         for work in requests.try_iter() {
             match work {
-                Work::SetOverride { judge, word } => engine.on_override(judge, word),
+                Work::SetOverride { backend, word } => {
+                    roll.set_override(&mut engine, backend, word);
+                }
+                // Whoever asks may have stopped waiting; the work is done all the same.
+                Work::SetStandings { backends, reply } => {
+                    for (backend, standing) in backends {
+                        roll.set_standing(&mut engine, backend, standing);
+                    }
+                    let _asker_is_gone = reply.try_send(true);
+                }
+                Work::Join { backends, reply } => {
+                    let joined = roll.join_all(&mut engine, &backends);
+                    let _asker_is_gone = reply.try_send(joined);
+                }
+                Work::Part { backends, reply } => {
+                    backends.into_iter().for_each(|backend| roll.part(&mut engine, backend));
+                    let _asker_is_gone = reply.try_send(true);
+                }
                 Work::Snapshot { reply } => {
                     let histograms = engine.histograms().clone();
                     // Whoever asked may have stopped waiting.
@@ -354,132 +465,4 @@ fn allowed_cpus() -> Vec<usize> {
     };
     let allowed = |cpu: &usize| set.is_set(*cpu).unwrap_or(false);
     (0..CpuSet::count()).filter(allowed).collect()
-}
-
-type Owners = (Vec<Option<(usize, JudgeIndex)>>, HashMap<usize, Vec<JudgeIndex>>);
-
-fn owners(plans: &[ShardPlan]) -> Owners {
-    let backends = plans.iter().flat_map(|plan| &plan.judges);
-    let mut owners = vec![None; backends.max().map_or(0, |last| last + 1)];
-    let mut more: HashMap<usize, Vec<JudgeIndex>> = HashMap::new();
-    for (shard, plan) in plans.iter().enumerate() {
-        for (judge, backend) in plan.judges.iter().enumerate() {
-            let judge = JudgeIndex(u32::try_from(judge).expect("a backend index has 20 bits"));
-            match &mut owners[*backend] {
-                owner @ None => *owner = Some((shard, judge)),
-                Some(_) => more.entry(*backend).or_default().push(judge),
-            }
-        }
-    }
-    (owners, more)
-}
-
-/// Which targets each shard gets: the heaviest first, each to the shard with the least load. Those
-/// of one backend stay together.
-fn assign_targets(fleet: &Fleet, shard_count: usize) -> Vec<Vec<usize>> {
-    let interval_ns = |target: &usize| fleet.probes[fleet.targets[*target].probe].spec.interval_ns;
-    let mut order: Vec<usize> = (0..fleet.targets.len()).collect();
-    order.sort_by_key(|target| (interval_ns(target), *target));
-
-    let leaders = leaders(fleet);
-    let mut placed = vec![None; fleet.targets.len()];
-    let mut loads: BinaryHeap<_> = (0..shard_count).map(|shard| Reverse((0_u64, shard))).collect();
-    let mut owned = vec![Vec::new(); shard_count];
-    for target in order {
-        // Probes per 1000 s: intervals are at least 10 ms, so a million targets stay far below u64.
-        let rate = 1_000_000_000_000 / interval_ns(&target).max(1);
-        let shard = match placed[leaders[target]] {
-            // The few that come with others are not weighed: the next ones even it out.
-            Some(shard) => shard,
-            None => {
-                let Reverse((load, shard)) = loads.pop().expect("as many as there are shards");
-                loads.push(Reverse((load + rate.max(1), shard)));
-                shard
-            }
-        };
-        placed[leaders[target]] = Some(shard);
-        owned[shard].push(target);
-    }
-    for targets in &mut owned {
-        targets.sort_unstable();
-    }
-    owned
-}
-
-/// For each target one that stands for all which backends with several probes hold together.
-fn leaders(fleet: &Fleet) -> Vec<usize> {
-    fn leader(parents: &mut [usize], mut target: usize) -> usize {
-        while parents[target] != target {
-            parents[target] = parents[parents[target]];
-            target = parents[target];
-        }
-        target
-    }
-    let mut parents: Vec<usize> = (0..fleet.targets.len()).collect();
-    for backend in &fleet.backends {
-        for pair in backend.judged.windows(2) {
-            let (first, second) =
-                (leader(&mut parents, pair[0].target), leader(&mut parents, pair[1].target));
-            parents[second] = first;
-        }
-    }
-    (0..parents.len()).map(|target| leader(&mut parents, target)).collect()
-}
-
-fn shard_plan(
-    fleet: &Fleet,
-    targets: Vec<usize>,
-    backends_of_target: &[Vec<(usize, usize)>],
-) -> ShardPlan {
-    let mut judges = Vec::new();
-    let mut judge_specs = Vec::new();
-    for (local, target) in targets.iter().enumerate() {
-        for (backend, probe) in &backends_of_target[*target] {
-            let probe = &fleet.probes[*probe];
-            judges.push(*backend);
-            judge_specs.push(JudgeSpec {
-                target: TargetIndex(u32::try_from(local).expect("indices are u32")),
-                rule: probe.rule,
-                on_unknown: probe.on_unknown,
-            });
-        }
-    }
-    let plan = Plan {
-        probes: fleet.probes.iter().map(|probe| probe.spec.clone()).collect(),
-        targets: targets.iter().map(|target| target_spec(&fleet.targets[*target])).collect(),
-        judges: judge_specs,
-        slot_count: fleet.in_flight.max(2),
-        phase_seed: phase_seed(&fleet.instance),
-        room: Room::NONE,
-    };
-    let endpoint = |target: &usize| {
-        let target = &fleet.targets[*target];
-        Endpoint {
-            address: target.address.clone(),
-            // What gets the flows is what is probed.
-            second: None,
-            request: target.request.clone(),
-            proxy_v1: fleet.probes[target.probe].proxy_header == Some(ProxyHeader::V1Own),
-            close: fleet.probes[target.probe].close,
-            socket: fleet.probes[target.probe].socket.clone(),
-        }
-    };
-    let endpoints = targets.iter().map(endpoint).collect();
-    ShardPlan { plan, endpoints, targets, judges }
-}
-
-fn target_spec(target: &Target) -> TargetSpec {
-    TargetSpec {
-        identity: target.identity,
-        probe: ProbeIndex(u32::try_from(target.probe).expect("indices are u32")),
-        family: target.address.family(),
-        second: None,
-        initial: target.initial,
-    }
-}
-
-/// The same at every start of one instance on one host, another on every other host.
-fn phase_seed(instance: &str) -> u64 {
-    let host = gethostname().unwrap_or_default();
-    hash::seeded(hash::identity(host.as_encoded_bytes(), 0, instance.as_bytes()), 0)
 }

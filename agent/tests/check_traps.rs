@@ -179,4 +179,9 @@ fn direct_return_to_other_ports_or_families_is_warned_of() {
 fn probe_that_no_pool_uses_is_warned_of() {
     let text = format!("[probe.p]\n{DEEP}\n[probe.q]\n{DEEP}\n{POOL}");
     assert_one(&warnings(&text), "t.toml:3:8: probe.q: no pool uses probe q");
+    // Backends that are added later would be judged by p.
+    let pool = "[pool.p]\nprobe = \"p\"\n\
+                backends = [{ address = \"192.0.2.1:80\", probe = \"q\" }]\n";
+    let text = format!("[probe.p]\n{DEEP}\n[probe.q]\n{DEEP}\n{pool}");
+    assert_eq!(warnings(&text), [""; 0]);
 }

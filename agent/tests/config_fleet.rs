@@ -266,8 +266,8 @@ fn pools_lie_at_multiples_of_their_size_the_largest_first() {
         .iter()
         .map(|pool| (pool.name.as_str(), pool.first_word, pool.word_count))
         .collect();
-    // 129 backends reserve four words, 65 two, 64 and 3 one each.
-    assert_eq!(places, [("a", 6, 1), ("b", 0, 4), ("c", 7, 1), ("d", 4, 2)]);
+    // Twice 129 backends reserve eight words, twice 65 four, twice 64 two, and twice 3 one.
+    assert_eq!(places, [("a", 14, 1), ("b", 0, 8), ("c", 12, 2), ("d", 8, 4)]);
     for pool in &fleet.pools {
         for (position, backend) in fleet.backends[pool.backends.clone()].iter().enumerate() {
             assert_eq!(backend.index as usize, pool.first_word as usize * 64 + position);

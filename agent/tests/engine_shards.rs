@@ -12,7 +12,7 @@ use sickbay::fleet::{
     Backend, CloseMode, Fleet, Judged, Pool, Probe, SocketOptions, Steering, Target,
 };
 use sickbay::service_keys::ServiceKeys;
-use sickbay::shard::{RequestError, ShardRequest, Shards, split};
+use sickbay::shard::{RequestError, Roster, ShardRequest, Shards, split};
 use sickbay_core::command::{Change, Override, Report, Verdict};
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule};
 use sickbay_core::prober::Prober;
@@ -63,6 +63,9 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
     let pool = |(index, backends): (usize, Range<usize>)| Pool {
         name: format!("pool{index}"),
         probes: vec![index],
+        own_probes: Some(vec![index]),
+        probe_port: None,
+        drain_ns: 0,
         backends,
         first_word: index as u32,
         word_count: 1,
@@ -115,6 +118,8 @@ struct Counting {
     alive: Arc<AtomicU32>,
     panics: bool,
 }
+
+impl Roster for Counting {}
 
 impl Sink for Counting {
     fn on_change(&mut self, _: &Prober, change: &Change, _: Nanos) {

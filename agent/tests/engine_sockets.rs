@@ -15,7 +15,7 @@ use sickbay::address::Address;
 use sickbay::config::{Overrides, parse};
 use sickbay::engine::{Counters, Endpoint, Engine, Sink, probe_features};
 use sickbay::fleet::{CloseMode, SocketOptions};
-use sickbay::shard::{Shards, split};
+use sickbay::shard::{Roster, Shards, split};
 use sickbay_core::command::{Change, Outcome, Phase, Report, Verdict};
 use sickbay_core::pattern::Pattern;
 use sickbay_core::plan::{
@@ -344,6 +344,8 @@ fn socket_that_cannot_be_told_so_says_nothing_about_its_target() {
 
 /// Counts the verdicts that turned healthy.
 struct Healthy(Arc<AtomicU32>);
+
+impl Roster for Healthy {}
 
 impl Sink for Healthy {
     fn on_change(&mut self, _: &Prober, change: &Change, _: Nanos) {

@@ -7,71 +7,22 @@
 use std::thread;
 use std::time::Duration;
 
-use sickbay_lab::agent::Agent;
-use sickbay_lab::clock::{monotonic_ns, wait_until};
+use sickbay_lab::clock::monotonic_ns;
 use sickbay_lab::configuration::{BOUND_MS, Configuration, Program};
 use sickbay_lab::load::{Load, Plan};
 use sickbay_lab::network::{Family, Network, PORT};
 use sickbay_lab::nginx::Nginx;
-use sickbay_lab::private;
 use sickbay_lab::record::Record;
+use sickbay_lab::stage::{PATIENCE, Stage};
 use sickbay_lab::watch::{Watch, find};
 use sickbay_shared::abi::ServiceCounters;
 
 const BACKEND_COUNT: usize = 8;
 const VICTIM: usize = 2;
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A network, its servers, an agent.
-struct Stage {
-    network: Network,
-    servers: Vec<Option<Nginx>>,
-    agent: Agent,
-}
-
-impl Stage {
-    fn new(backend_count: usize, configuration: &Configuration) -> Self {
-        Self::changed(backend_count, configuration, "", "")
-    }
-
-    /// With `to` in place of `from` in the agent's configuration.
-    fn changed(backend_count: usize, configuration: &Configuration, from: &str, to: &str) -> Self {
-        private::require();
-        let network = Network::new(backend_count).unwrap();
-        let servers = network
-            .backends
-            .iter()
-            .map(|backend| Nginx::start(&backend.namespace, &backend.name, PORT).ok())
-            .collect();
-        let text = configuration.text(&network);
-        assert!(text.contains(from), "{from} stands in the configuration");
-        let text = if from.is_empty() { text } else { text.replace(from, to) };
-        let host = &network.host.namespace;
-        let agent = Agent::start(host, &configuration.instance, &text).unwrap();
-        Self { network, servers, agent }
-    }
-
-    fn restart(&mut self, backend: usize) -> u64 {
-        let machine = &self.network.backends[backend];
-        let server = Nginx::start(&machine.namespace, &machine.name, PORT).unwrap();
-        self.servers[backend] = Some(server);
-        monotonic_ns()
-    }
-
-    fn load(&self, family: Family) -> Load {
-        Load::start(&self.network.client.namespace, &Plan::usual(Network::vip(family)))
-    }
-}
 
 /// Waits until that many connections were begun at `from_ns` or later and are over.
 fn wait_for_connections(load: &Load, count: usize, from_ns: u64) {
-    wait_until(&format!("{count} connections are over"), PATIENCE, || {
-        let done = load.look(|record| {
-            record.connections().filter(|attempt| from_ns <= attempt.started_ns).count()
-        });
-        (count <= done).then_some(())
-    })
-    .unwrap();
+    load.wait_for_connections(count, from_ns, PATIENCE).unwrap();
 }
 
 /// What was seen of one death and return.
@@ -96,7 +47,7 @@ fn one_death_and_return(stage: &mut Stage, family: Family) -> Death {
     wait_for_connections(&load, 600, seen.condemned_ns);
     let list = stage.agent.ask_json(&["backend", "list"]).unwrap();
     assert_eq!(find(&list, &victim).unwrap()["state"], "sick");
-    let returned_ns = stage.restart(VICTIM);
+    let returned_ns = stage.restart(VICTIM).unwrap();
     let acquitted_ns = watch.until_healthy(PATIENCE).unwrap();
     wait_for_connections(&load, 600, acquitted_ns);
     let record = load.stop();
@@ -203,7 +154,7 @@ fn assert_counters_agree(stage: &Stage, death: &Death) {
 
 fn dead_backend_is_skipped(family: Family, program: Program) {
     let configuration = Configuration { family, program, ..Configuration::usual() };
-    let mut stage = Stage::new(BACKEND_COUNT, &configuration);
+    let mut stage = Stage::new(BACKEND_COUNT, &configuration).unwrap();
     let death = one_death_and_return(&mut stage, family);
     assert_client_saw_as_little_as_promised(&death);
     assert_counters_agree(&stage, &death);
@@ -233,7 +184,7 @@ fn dead_backend_is_skipped_with_tc_over_ipv6() {
 #[test]
 fn observing_counts_what_would_be_done_and_passes_everything() {
     let configuration = Configuration { mode: "observe", ..Configuration::usual() };
-    let mut stage = Stage::new(BACKEND_COUNT, &configuration);
+    let mut stage = Stage::new(BACKEND_COUNT, &configuration).unwrap();
     let host = &stage.network.host;
     let _server = Nginx::start(&host.namespace, &host.name, PORT).unwrap();
     let death = one_death_and_return(&mut stage, Family::V4);
@@ -245,12 +196,12 @@ fn observing_counts_what_would_be_done_and_passes_everything() {
 
 #[test]
 fn last_living_backend_gets_every_flow() {
-    let mut stage = Stage::new(BACKEND_COUNT, &Configuration::usual());
+    let mut stage = Stage::new(BACKEND_COUNT, &Configuration::usual()).unwrap();
     let last = stage.network.backends[BACKEND_COUNT - 1].name.clone();
     for server in &mut stage.servers[..BACKEND_COUNT - 1] {
         server.take().unwrap().stop().unwrap();
     }
-    wait_for_healthy(&stage.agent, 1);
+    stage.wait_for_healthy(1).unwrap();
     let load = stage.load(Family::V4);
     wait_for_connections(&load, 400, 0);
     let record = load.stop();
@@ -262,11 +213,11 @@ fn last_living_backend_gets_every_flow() {
 #[test]
 fn nobody_is_chosen_when_all_are_sick_and_the_policy_is_drop() {
     let configuration = Configuration { all_sick: "drop", ..Configuration::usual() };
-    let mut stage = Stage::new(2, &configuration);
+    let mut stage = Stage::new(2, &configuration).unwrap();
     for server in &mut stage.servers {
         server.take().unwrap().stop().unwrap();
     }
-    wait_for_healthy(&stage.agent, 0);
+    stage.wait_for_healthy(0).unwrap();
     let record = few_connections(&stage);
     assert!(record.connections().all(|attempt| {
         attempt.result.as_ref().unwrap_err().kind == std::io::ErrorKind::TimedOut
@@ -274,8 +225,8 @@ fn nobody_is_chosen_when_all_are_sick_and_the_policy_is_drop() {
     let service = stage.agent.board().unwrap().service_counters(0).unwrap();
     assert!(0 < service.all_sick_dropped);
     assert_eq!((service.steered_packets, service.all_sick_open), (0, 0));
-    stage.restart(1);
-    wait_for_healthy(&stage.agent, 1);
+    stage.restart(1).unwrap();
+    stage.wait_for_healthy(1).unwrap();
     let record = few_connections(&stage);
     assert_eq!(record.failed_count(0, u64::MAX), 0);
 }
@@ -283,11 +234,11 @@ fn nobody_is_chosen_when_all_are_sick_and_the_policy_is_drop() {
 #[test]
 fn somebody_is_chosen_when_all_are_sick_and_the_policy_is_open() {
     let configuration = Configuration { all_sick: "open", ..Configuration::usual() };
-    let mut stage = Stage::new(2, &configuration);
+    let mut stage = Stage::new(2, &configuration).unwrap();
     for server in &mut stage.servers {
         server.take().unwrap().stop().unwrap();
     }
-    wait_for_healthy(&stage.agent, 0);
+    stage.wait_for_healthy(0).unwrap();
     let record = few_connections(&stage);
     // The backends' own kernels refuse: the packets came there.
     assert!(record.connections().all(|attempt| {
@@ -301,7 +252,7 @@ fn somebody_is_chosen_when_all_are_sick_and_the_policy_is_open() {
 
 #[test]
 fn flows_go_on_when_the_agent_crashes() {
-    let mut stage = Stage::new(BACKEND_COUNT, &Configuration::usual());
+    let mut stage = Stage::new(BACKEND_COUNT, &Configuration::usual()).unwrap();
     let load = stage.load(Family::V4);
     wait_for_connections(&load, 200, 0);
     stage.agent.crash().unwrap();
@@ -318,7 +269,7 @@ fn flows_go_on_when_the_agent_crashes() {
 #[test]
 fn c00048_operators_word_decides_whether_flows_are_served() {
     let configuration = Configuration { all_sick: "drop", ..Configuration::usual() };
-    let stage = Stage::new(1, &configuration);
+    let stage = Stage::new(1, &configuration).unwrap();
     assert!(all_served(&stage));
     set_health(&stage, "sick", 0);
     assert!(none_served(&stage));
@@ -331,11 +282,11 @@ fn c00048_operators_word_decides_whether_flows_are_served() {
 
 #[test]
 fn c00048_operators_word_stands_over_a_probe_that_fails() {
-    let configuration = Configuration { all_sick: "drop", ..Configuration::usual() };
     // The probe wants what the server never says.
-    let wanting = "interval = \"200ms\"\nexpected_response = 404";
-    let stage = Stage::changed(1, &configuration, "interval = \"200ms\"", wanting);
-    wait_for_healthy(&stage.agent, 0);
+    let configuration =
+        Configuration { all_sick: "drop", expected_response: 404, ..Configuration::usual() };
+    let stage = Stage::new(1, &configuration).unwrap();
+    stage.wait_for_healthy(0).unwrap();
     assert!(none_served(&stage));
     set_health(&stage, "healthy", 1);
     assert!(all_served(&stage));
@@ -349,19 +300,15 @@ fn c00048_operators_word_stands_over_a_probe_that_fails() {
 fn set_health(stage: &Stage, word: &str, healthy: u64) {
     let output = stage.agent.ask(&["backend", "set-health", "*", word]).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    wait_for_healthy(&stage.agent, healthy);
+    stage.wait_for_healthy(healthy).unwrap();
 }
 
 #[test]
 fn backends_without_a_probe_take_flows_from_the_start_and_obey_the_operator() {
-    let configuration = Configuration { all_sick: "drop", ..Configuration::usual() };
-    let stage = Stage::changed(
-        2,
-        &configuration,
-        "probe = \"web\"\nbackends",
-        "probe = \"none\"\nbackends",
-    );
-    wait_for_healthy(&stage.agent, 2);
+    let configuration =
+        Configuration { all_sick: "drop", pool_probe: "none", ..Configuration::usual() };
+    let stage = Stage::new(2, &configuration).unwrap();
+    stage.wait_for_healthy(2).unwrap();
     assert!(all_served(&stage));
     let list = stage.agent.ask(&["backend", "list", "-p"]).unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
@@ -407,12 +354,4 @@ fn few_connections(stage: &Stage) -> Record {
     let load = Load::start(&stage.network.client.namespace, &plan);
     wait_for_connections(&load, 20, 0);
     load.stop()
-}
-
-fn wait_for_healthy(agent: &Agent, count: u64) {
-    wait_until(&format!("{count} backends are healthy"), PATIENCE, || {
-        let status = agent.ask_json(&["status"]).ok()?;
-        (status["healthy_count"] == count).then_some(())
-    })
-    .unwrap();
 }

@@ -16,7 +16,7 @@ use sickbay::fleet::{
     Backend, CloseMode, Fleet, Judged, Pool, Probe, Request, SocketOptions, Steering, Target,
 };
 use sickbay::service_keys::ServiceKeys;
-use sickbay::shard::{ShardPlan, Shards, split};
+use sickbay::shard::{Roster, ShardPlan, Shards, split};
 use sickbay_core::command::{Change, LocalFault, Outcome, Report, Verdict};
 use sickbay_core::plan::{Compat, Nanos, OnUnknown, Pace, ProbeKind, ProbeSpec, Rule, TargetIndex};
 use sickbay_core::prober::Prober;
@@ -292,6 +292,8 @@ struct Watcher {
     lives: Vec<bool>,
 }
 
+impl Roster for Watcher {}
+
 impl Sink for Watcher {
     fn on_change(&mut self, _: &Prober, change: &Change, _: Nanos) {
         if let Some(count) = self.watch.count(change.before) {
@@ -382,6 +384,9 @@ fn fleet(addresses: &[SocketAddr]) -> Fleet {
         pools: vec![Pool {
             name: "farm".into(),
             probes: vec![0],
+            own_probes: Some(vec![0]),
+            probe_port: None,
+            drain_ns: 0,
             backends: 0..TARGETS as usize,
             first_word: 0,
             word_count: 256,

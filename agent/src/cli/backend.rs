@@ -1,4 +1,5 @@
-//! `sickbay backend`: list backends as varnishadm's `backend.list` does, and set their health.
+//! `sickbay backend`: list backends as varnishadm's `backend.list` does, set their health, and say
+//! who belongs to a pool.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,11 +10,16 @@ use clap::{ArgAction, Args, Subcommand};
 
 use super::listing::{InstanceArgs, OutputFormat, Screen, printable, write_json, write_text};
 use super::table::{Cell, Column, Table, Tint};
+use crate::control::members::StandingView;
 use crate::control::view::{Admin, BackendView, ProbeState};
 use crate::graph;
 
+/// Who belongs to a pool.
+mod members;
 /// The JSON of varnishadm.
 mod varnishadm;
+
+use members::{AddArgs, DrainArgs, PatternArgs, WeightArgs};
 
 /// Arguments of `sickbay backend`.
 #[derive(Clone, Debug, Args)]
@@ -33,6 +39,26 @@ pub enum BackendCommand {
     /// Probing goes on meanwhile, so after `auto` the verdict is that of the newest results. The
     /// word holds until it is taken back or the agent ends.
     SetHealth(SetHealthArgs),
+    /// Add backends to a pool
+    ///
+    /// Each begins by its probe's `initial` and takes no new flow before it is healthy. No flow
+    /// that lives moves. What is added holds until the agent ends: write it into the configuration
+    /// too.
+    Add(AddArgs),
+    /// Remove backends from their pools
+    ///
+    /// They get no new flow at once; those they have go on for the pool's `drain`. Then they are
+    /// probed no more, and their places may be others'.
+    Remove(PatternArgs),
+    /// Give backends another share of new flows
+    Weight(WeightArgs),
+    /// Take new flows away from backends that keep those they have
+    ///
+    /// UDP has no packet that begins a flow: what sends within `udp_idle` of the drain's begin
+    /// belongs to those the backend has.
+    Drain(DrainArgs),
+    /// Let drained backends take new flows again
+    Undrain(PatternArgs),
 }
 
 /// Arguments of `sickbay backend list`.
@@ -114,6 +140,11 @@ pub fn run_on(args: &BackendArgs, screen: Screen, out: &mut dyn Write) -> anyhow
             let lines: String = names.iter().map(|name| format!("{name} {word}\n")).collect();
             write_text(out, &lines)?;
         }
+        BackendCommand::Add(add) => members::add(add, out)?,
+        BackendCommand::Remove(remove) => members::remove(remove, out)?,
+        BackendCommand::Weight(weight) => members::weight(weight, out)?,
+        BackendCommand::Drain(drain) => members::drain(drain, out)?,
+        BackendCommand::Undrain(undrain) => members::undrain(undrain, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -138,6 +169,7 @@ fn now_unix_ms() -> u64 {
 /// Varnish's columns, the kernel's when something is attached, and what the last probe came to.
 fn table(views: &[BackendView], probes: bool) -> Table {
     let steered = views.iter().any(|view| view.counters.is_some());
+    let weighed = views.iter().any(|view| view.weight != 1);
     // The least widths are varnishadm's, so that its readers find their columns.
     let mut columns = vec![
         Column::cuttable("Backend name").at_least(13),
@@ -146,6 +178,9 @@ fn table(views: &[BackendView], probes: bool) -> Table {
         Column::text("Health").at_least(9),
         Column::text("Last change"),
     ];
+    if weighed {
+        columns.push(Column::number("Weight"));
+    }
     if steered {
         columns.push(Column::number("New flows"));
         columns.push(Column::number("Skipped"));
@@ -161,6 +196,9 @@ fn table(views: &[BackendView], probes: bool) -> Table {
             health(view.state),
             view.last_change_unix_ms.map_or_else(|| "-".to_owned(), date).into(),
         ];
+        if weighed {
+            cells.push(u64::from(view.weight).into());
+        }
         if steered {
             let counters = view.counters.unwrap_or_default();
             cells.push(counters.new_flows.into());
@@ -176,8 +214,16 @@ fn table(views: &[BackendView], probes: bool) -> Table {
     table
 }
 
-/// Varnish says `probe` where nothing is forced, and `healthy` where there is no probe either.
+/// Varnish says `probe` where nothing is forced, and `healthy` where there is no probe either. A
+/// backend that is no plain member says so first.
 fn admin(view: &BackendView) -> Cell {
+    if view.standing != StandingView::Member {
+        let word = view.standing.word();
+        return match view.standing_until_unix_ms {
+            None => Cell::tinted(word, Tint::Odd),
+            Some(until) => Cell::tinted(&format!("{word} (until {})", date(until)), Tint::Odd),
+        };
+    }
     match view.admin {
         Admin::Auto if view.rule.is_none() => "healthy".into(),
         Admin::Auto => "probe".into(),
@@ -205,7 +251,7 @@ fn date(unix_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Screen, date, health_word, is_on, table, varnishadm};
+    use super::{Screen, StandingView, date, health_word, is_on, table, varnishadm};
     use crate::control::view::{Admin, BackendCountersView, BackendView, ProbeState, RuleView};
 
     fn okclose() -> BackendView {
@@ -217,6 +263,8 @@ mod tests {
             weight: 1,
             index: 0,
             admin: Admin::Auto,
+            standing: StandingView::Member,
+            standing_until_unix_ms: None,
             state: ProbeState::Healthy,
             takes_new: true,
             good: 4,
@@ -298,6 +346,28 @@ boot.okclose   probe    4/4      healthy    Sun, 29 Nov 2026 17:30:28 GMT
                 r#""last_change":1795973428.0}}"#
             )
         );
+    }
+
+    #[test]
+    fn one_that_is_drained_says_until_when_and_weights_show_when_they_differ() {
+        let drained = BackendView {
+            standing: StandingView::Draining,
+            // 2026-11-29T17:30:28Z, by `date -u -d @1795973428`.
+            standing_until_unix_ms: Some(1_795_973_428_000),
+            weight: 3,
+            ..okclose()
+        };
+        let leaving = BackendView { standing: StandingView::Leaving, ..okclose() };
+        let text = table(&[drained, leaving], false).render(Screen::default());
+        let rows: Vec<String> =
+            text.lines().map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(rows[0], "Backend name Admin Probe Health Last change Weight Last result");
+        assert_eq!(
+            rows[1],
+            "boot.okclose draining (until Sun, 29 Nov 2026 17:30:28 GMT) 4/4 healthy Sun, 29 Nov \
+             2026 17:30:28 GMT 3"
+        );
+        assert_eq!(rows[2], "boot.okclose leaving 4/4 healthy Sun, 29 Nov 2026 17:30:28 GMT 1");
     }
 
     #[test]

@@ -37,7 +37,9 @@ pub struct RunArgs {
 pub fn run(arguments: &RunArgs) -> anyhow::Result<ExitCode> {
     let fleet = arguments.load()?.fleet;
     let options = Options { detach_on_exit: arguments.detach_on_exit };
-    run::run(fleet, options)?;
+    let arguments = arguments.clone();
+    let source = move || arguments.load().map(|configuration| configuration.fleet);
+    run::run(fleet, source, options)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -173,6 +173,7 @@ mod tests {
             cause: "Open error 111\n".to_owned(),
             good: 2,
             rule: Some(RuleView::Window { threshold: 3, window: 4 }),
+            member: None,
         };
         assert_eq!(
             transition_line(WatchFormat::Text, &view),

@@ -6,17 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 use sickbay_core::hash;
 use sickbay_core::pattern::Pattern;
 use sickbay_core::plan::{Compat, Pace, ProbeKind};
-use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
+use sickbay_shared::limits::{BACKENDS_MAX, POOL_BACKENDS_MAX, WORD_BACKENDS};
 
 use super::judging::Judges;
 use super::pools::{DraftPool, Member};
 use super::problem::{Report, Step};
 use super::question::{REQUESTS_BYTES_MAX, request_bytes};
 use crate::address::Address;
-use crate::fleet::{Backend, CloseMode, Judged, Pool, Probe, ProxyHeader, SocketOptions, Target};
-
-/// Pairs of a backend and a probe that judges it, all pools together: each may be a target.
-const JUDGES_MAX: u64 = 2 * BACKENDS_MAX as u64;
+use crate::fleet::{
+    Backend, CloseMode, Fleet, JUDGES_MAX, Judged, Pool, Probe, ProxyHeader, SocketOptions, Target,
+};
 
 /// Pools, backends and targets with their indices.
 pub(super) struct Assembled {
@@ -45,13 +44,8 @@ pub(super) fn assemble(
         let first = backends.len();
         let mut used = Vec::new();
         for (index, member) in (first_word * WORD_BACKENDS..).zip(draft.members) {
-            let probed = member.probe_address.unwrap_or_else(|| match &member.address {
-                Address::Inet(address) => {
-                    let port = draft.probe_port.unwrap_or(address.port());
-                    SocketAddr::new(address.ip(), port).into()
-                }
-                unix @ Address::Unix(_) => unix.clone(),
-            });
+            let own_address = || probed_at(&member.address, draft.probe_port);
+            let probed = member.probe_address.unwrap_or_else(own_address);
             let mut judge = |probe: usize, own: Option<Vec<u8>>| {
                 if !used.contains(&probe) {
                     used.push(probe);
@@ -59,7 +53,10 @@ pub(super) fn assemble(
                 Judged { target: targets.of(&probed, probe, own), probe }
             };
             let judged = match member.judges {
-                Judges::Pool => draft.probes.iter().map(|probe| judge(*probe, None)).collect(),
+                Judges::Pool => {
+                    let probes = draft.probes.iter().flatten();
+                    probes.map(|probe| judge(*probe, None)).collect()
+                }
                 Judges::Own(probes) => probes.iter().map(|probe| judge(*probe, None)).collect(),
                 Judges::Vcl { probe, request } => Box::new([judge(probe, Some(request))]) as _,
             };
@@ -75,6 +72,9 @@ pub(super) fn assemble(
         pools.push(Pool {
             name: names[pool].to_owned(),
             probes: used,
+            own_probes: draft.probes,
+            probe_port: draft.probe_port,
+            drain_ns: draft.drain_ns,
             backends: first..backends.len(),
             first_word,
             word_count,
@@ -82,14 +82,25 @@ pub(super) fn assemble(
         });
     }
     check_sockets(&targets.list, probes, report);
-    if targets.request_bytes.is_none() {
-        let problem = format!(
-            "the requests of all targets together have more than {} MiB",
-            REQUESTS_BYTES_MAX >> 20
-        );
-        report.error(&["probe".into()], problem, "write shorter ones, or use fewer backends");
+    if !targets.fit() {
+        let mend = "write shorter ones, or use fewer backends";
+        report.error(&["probe".into()], requests_too_long(), mend);
     }
     Assembled { targets: targets.list, pools, backends }
+}
+
+/// What is probed of a backend that names nothing else.
+pub(super) fn probed_at(address: &Address, probe_port: Option<u16>) -> Address {
+    match (address, probe_port) {
+        (Address::Inet(inet), Some(port)) => SocketAddr::new(inet.ip(), port).into(),
+        _ => address.clone(),
+    }
+}
+
+/// What is wrong when [`Targets::fit`] is false.
+pub(super) fn requests_too_long() -> String {
+    let most = REQUESTS_BYTES_MAX >> 20;
+    format!("the requests of all targets together have more than {most} MiB")
 }
 
 /// Reports what a probe's sockets are told and a unix socket does not know.
@@ -97,8 +108,7 @@ fn check_sockets(targets: &[Target], probes: &[Probe], report: &mut Report<'_>) 
     let mut told = vec![false; probes.len()];
     for target in targets.iter().filter(|target| target.address.inet().is_none()) {
         let Probe { name, socket, .. } = &probes[target.probe];
-        let odd = [("source", socket.source.is_some()), ("interface", socket.interface.is_some())];
-        for (key, _) in odd.iter().filter(|(_, given)| *given && !told[target.probe]) {
+        for key in inet_only(socket).filter(|_| !told[target.probe]) {
             let problem = format!("{key} has no meaning for {}", target.address);
             let place = ["probe".into(), name.as_str().into(), Step::Key(key)];
             report.error(&place, problem, "give unix sockets a probe of their own");
@@ -107,9 +117,15 @@ fn check_sockets(targets: &[Target], probes: &[Probe], report: &mut Report<'_>) 
     }
 }
 
+/// What a probe's sockets are told and a unix socket does not know, by its key.
+pub(super) fn inet_only(socket: &SocketOptions) -> impl Iterator<Item = &'static str> {
+    let odd = [("source", socket.source.is_some()), ("interface", socket.interface.is_some())];
+    odd.into_iter().filter_map(|(key, given)| given.then_some(key))
+}
+
 /// A pool of many probes is many targets for each of its backends.
 fn check_judges(drafts: &[DraftPool], report: &mut Report<'_>) {
-    let count: u64 = drafts.iter().map(judge_count).sum();
+    let count: usize = drafts.iter().map(judge_count).sum();
     if JUDGES_MAX < count {
         let problem = format!(
             "all pools together have {count} pairs of a backend and its probe; {JUDGES_MAX} are \
@@ -120,13 +136,13 @@ fn check_judges(drafts: &[DraftPool], report: &mut Report<'_>) {
 }
 
 /// Pairs of one of the pool's backends and a probe that judges it.
-fn judge_count(draft: &DraftPool) -> u64 {
+fn judge_count(draft: &DraftPool) -> usize {
     let of = |member: &Member| match &member.judges {
-        Judges::Pool => draft.probes.len(),
+        Judges::Pool => draft.probes.as_ref().map_or(0, Vec::len),
         Judges::Own(probes) => probes.len(),
         Judges::Vcl { .. } => 1,
     };
-    draft.members.iter().map(of).sum::<usize>() as u64
+    draft.members.iter().map(of).sum()
 }
 
 /// The Host header when none is given: the address, IPv6 in brackets, and the port unless 80
@@ -143,17 +159,24 @@ pub(super) fn default_host(address: &Address) -> String {
     }
 }
 
-/// First word and word count of each pool. Counts are powers of two and the largest come first, so
+/// Words of each pool: enough for `times` as many backends as it has, and at least for those.
+fn word_counts(drafts: &[DraftPool], times: usize) -> Vec<u32> {
+    let words = |draft: &DraftPool| {
+        let count = (times * draft.members.len()).min(POOL_BACKENDS_MAX as usize);
+        let words = count.max(draft.members.len()).div_ceil(WORD_BACKENDS as usize).max(1);
+        u32::try_from(words).unwrap_or(u32::MAX / 2).next_power_of_two()
+    };
+    drafts.iter().map(words).collect()
+}
+
+/// First word and word count of each pool. There is room for twice its backends if that is to be
+/// had, so that all of them can be replaced within one drain. Counts are powers of two and the largest come first, so
 /// each range begins at a multiple of its length and nothing is lost between them.
 fn place_words(drafts: &[DraftPool], report: &mut Report<'_>) -> Vec<(u32, u32)> {
     let words_max = BACKENDS_MAX / WORD_BACKENDS;
-    let counts: Vec<u32> = drafts
-        .iter()
-        .map(|draft| {
-            let words = draft.members.len().div_ceil(WORD_BACKENDS as usize).max(1);
-            u32::try_from(words).unwrap_or(words_max).next_power_of_two()
-        })
-        .collect();
+    let roomy = word_counts(drafts, 2);
+    let fits = roomy.iter().map(|count| u64::from(*count)).sum::<u64>() <= u64::from(words_max);
+    let counts = if fits { roomy } else { word_counts(drafts, 1) };
     let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
     if u64::from(words_max) < total {
         let reserved = total * u64::from(WORD_BACKENDS);
@@ -176,14 +199,16 @@ fn place_words(drafts: &[DraftPool], report: &mut Report<'_>) -> Vec<(u32, u32)>
 }
 
 /// The targets so far: pools that ask the same of the same address share one.
-struct Targets<'p> {
+pub(super) struct Targets<'p> {
     probes: &'p [Probe],
     /// Of each probe, the first one that probes in the same way; only their rules differ.
     alike: Vec<usize>,
-    list: Vec<Target>,
+    pub(super) list: Vec<Target>,
     by_identity: HashMap<u128, usize>,
     /// Bytes of all requests that may still be had; `None` when there were more.
     request_bytes: Option<usize>,
+    /// Of the list, those that no backend has any more.
+    vacant: Vec<usize>,
 }
 
 impl<'p> Targets<'p> {
@@ -201,11 +226,39 @@ impl<'p> Targets<'p> {
             .collect();
         let by_identity = HashMap::with_capacity(capacity);
         let list = Vec::with_capacity(capacity);
-        Self { probes, alike, list, by_identity, request_bytes: Some(REQUESTS_BYTES_MAX) }
+        let request_bytes = Some(REQUESTS_BYTES_MAX);
+        Self { probes, alike, list, by_identity, request_bytes, vacant: Vec::new() }
+    }
+
+    /// Those of a fleet, to go on from; its backends say which are in use.
+    pub(super) fn resume(fleet: &'p Fleet) -> Self {
+        let mut targets = Self::new(&fleet.probes, fleet.targets.len());
+        let mut used = vec![false; fleet.targets.len()];
+        for judged in fleet.backends.iter().flat_map(|backend| &backend.judged) {
+            used[judged.target] = true;
+        }
+        targets.list.clone_from(&fleet.targets);
+        targets.vacant = (0..used.len()).rev().filter(|target| !used[*target]).collect();
+        for target in (0..used.len()).filter(|target| used[*target]) {
+            let Target { identity, request, .. } = &fleet.targets[target];
+            targets.by_identity.insert(*identity, target);
+            targets.take(request.len());
+        }
+        targets
+    }
+
+    /// Whether all requests together are no longer than they may be.
+    pub(super) const fn fit(&self) -> bool {
+        self.request_bytes.is_some()
+    }
+
+    /// So many bytes of a request are had.
+    fn take(&mut self, byte_count: usize) {
+        self.request_bytes = self.request_bytes.and_then(|left| left.checked_sub(byte_count));
     }
 
     /// The target at `address` as `probe` asks it, or with a request of its own.
-    fn of(&mut self, address: &Address, probe: usize, own: Option<Vec<u8>>) -> usize {
+    pub(super) fn of(&mut self, address: &Address, probe: usize, own: Option<Vec<u8>>) -> usize {
         let spec = &self.probes[probe];
         let made = || {
             let host = spec.request.as_ref().and_then(|request| request.host.clone());
@@ -227,11 +280,20 @@ impl<'p> Targets<'p> {
             told_apart.extend(distinction(spec));
             identity = self::identity(address, &told_apart);
         }
-        self.request_bytes = self.request_bytes.and_then(|left| left.checked_sub(bytes.len()));
-        let index = self.list.len();
-        self.by_identity.insert(identity, index);
+        self.take(bytes.len());
         let (address, initial) = (address.clone(), spec.initial);
-        self.list.push(Target { identity, address, request: bytes, probe, initial });
+        let target = Target { identity, address, request: bytes, probe, initial };
+        let index = match self.vacant.pop() {
+            Some(vacant) => {
+                self.list[vacant] = target;
+                vacant
+            }
+            None => {
+                self.list.push(target);
+                self.list.len() - 1
+            }
+        };
+        self.by_identity.insert(identity, index);
         index
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use sickbay_core::plan::Nanos;
 use sickbay_shared::limits::{BACKENDS_MAX, POOL_BACKENDS_MAX};
 
 use super::backend_list::{self, LIST_BYTES_MAX, WEIGHT_MAX};
@@ -12,6 +13,7 @@ use super::name;
 use super::percent::percent;
 use super::problem::{Problem, Report, Step, dotted, nearest, quoted};
 use super::settings::{BackendEntry, BackendSettings, PoolSettings, Settings};
+use super::time;
 use super::vcl_backends::{self, Refusal, VclProbe};
 use crate::address::Address;
 use crate::fleet::Panic;
@@ -22,12 +24,15 @@ const PANIC_HYSTERESIS_PERCENT: u8 = 10;
 /// A pool before the indices are given out.
 #[derive(Debug)]
 pub(super) struct DraftPool {
-    /// Its own probes: indices into them. Without any its members are healthy unless they have some.
-    pub(super) probes: Vec<usize>,
+    /// Its own probes: indices into them; empty = its members are healthy unless they have some.
+    /// `None` when it names none: each member has its own.
+    pub(super) probes: Option<Vec<usize>>,
     /// The members, in the order of the file.
     pub(super) members: Vec<Member>,
     /// The port to probe instead of each backend's own.
     pub(super) probe_port: Option<u16>,
+    /// How long a change of members leaves its mark.
+    pub(super) drain_ns: Nanos,
     /// When too few of it take new flows.
     pub(super) panic: Option<Panic>,
     /// The probes that its VCL gives, to be added to the others.
@@ -122,11 +127,13 @@ impl<'a> Draft<'a, '_, '_> {
             self.check_judges(probes);
         }
         let probe_port = self.probe_port();
+        let place = self.at("drain");
+        let limits = 1_000_000_000..=86_400_000_000_000;
+        let drain_ns = time::nanos(self.report, &place, &self.pool.drain, limits, 300_000_000_000);
         self.check_duplicates();
         self.check_count();
         let panic = self.panic();
-        let probes = own.unwrap_or_default();
-        DraftPool { probes, members: self.members, probe_port, panic, vcl_probes }
+        DraftPool { probes: own, members: self.members, probe_port, drain_ns, panic, vcl_probes }
     }
 
     fn panic(&mut self) -> Option<Panic> {

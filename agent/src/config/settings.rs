@@ -342,7 +342,7 @@ pub enum UnknownPolicy {
 }
 
 /// A set of backends.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoolSettings {
     /// Name of the probe that judges the backends, or of several, which they must all pass:
@@ -397,6 +397,27 @@ pub struct PoolSettings {
     /// points above panic_threshold when not given.
     #[schemars(example = &"40%")]
     pub panic_end: Option<String>,
+    /// How long a change of backends leaves its mark: a flow that sends a packet within this time
+    /// stays where it is, a backend that is removed serves its flows for so long, and then its
+    /// place may be another's. "1s" to "24h".
+    pub drain: TimeText,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            probe: None,
+            backends: Vec::new(),
+            backends_file: None,
+            backends_range: None,
+            vcl: None,
+            prefer_ipv6: None,
+            probe_port: None,
+            panic_threshold: None,
+            panic_end: None,
+            drain: "5m".into(),
+        }
+    }
 }
 
 /// The probe of a pool, or several.

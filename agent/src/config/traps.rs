@@ -15,7 +15,7 @@ use super::summary::{
     time_to_sick_shown,
 };
 use super::time::shown;
-use crate::fleet::{Fleet, Probe};
+use crate::fleet::{Fleet, Pool, Probe};
 
 /// A 1-of-1 rule with a longer interval leaves a blind spot that users notice.
 const BLIND_INTERVAL_NS_MAX: Nanos = 5_000_000_000;
@@ -166,7 +166,11 @@ fn late_start(settings: &Settings, fleet: &Fleet, report: &mut Report<'_>) {
 }
 
 fn unused(fleet: &Fleet, index: usize, report: &mut Report<'_>) {
-    if fleet.pools.iter().any(|pool| pool.probes.contains(&index)) {
+    // Where each backend has its own, a pool's probes are there for those that are added.
+    let uses = |pool: &Pool| {
+        pool.probes.contains(&index) || pool.own_probes.iter().flatten().any(|own| *own == index)
+    };
+    if fleet.pools.iter().any(uses) {
         return;
     }
     let name = &fleet.probes[index].name;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::SOCKET_NAME;
 use super::drops::DropView;
 use super::journal::TransitionView;
+use super::members::{MembersChanged, Reloaded};
 use super::polls::PollView;
 use super::protocol::{
     self, ErrorKind, ErrorReply, PROTOCOL, Reply, Request, RequestLine, ResponseLine,
@@ -86,6 +87,30 @@ impl Client {
     pub fn set_health(&self, pattern: &str, health: Admin) -> Result<Vec<String>, ClientError> {
         match self.ask(Request::SetHealth { pattern: pattern.to_owned(), health })? {
             Reply::Set(names) => Ok(names),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// Asks for a change of members.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses; then nothing was changed.
+    pub fn change_members(&self, request: Request) -> Result<MembersChanged, ClientError> {
+        match self.ask(request)? {
+            Reply::Members(changed) => Ok(changed),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// Has the agent read its configuration again.
+    ///
+    /// # Errors
+    ///
+    /// The agent is gone or refuses; then nothing was changed.
+    pub fn reload(&self) -> Result<Reloaded, ClientError> {
+        match self.ask(Request::Reload)? {
+            Reply::Reloaded(reloaded) => Ok(reloaded),
             other => Err(ClientError::unexpected(&other)),
         }
     }
@@ -295,6 +320,8 @@ impl ClientError {
             Reply::Services(_) => "services",
             Reply::Backends(_) => "backends",
             Reply::Set(_) => "set",
+            Reply::Members(_) => "members",
+            Reply::Reloaded(_) => "reloaded",
             Reply::Transitions { .. } => "transitions",
             Reply::Guards(_) => "guards",
             Reply::Released(_) => "released",

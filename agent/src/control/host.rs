@@ -3,6 +3,7 @@
 use sickbay_core::command::Override;
 
 use super::drops::DropView;
+use super::members::{MemberChange, MembersChanged, Reloaded};
 use super::pattern::Pattern;
 use super::view::{BackendView, FlowView, ServiceView, StatusView};
 use crate::flow::FlowQuestion;
@@ -48,6 +49,22 @@ pub trait Host: Send + Sync {
 
     /// The newest samples of dropped packets with a sequence above `after`, oldest first.
     fn drops(&self, after: u64) -> Vec<DropView>;
+
+    /// Changes who belongs to a pool, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::NoBackendMatches`], [`ControlError::Refused`], and what hindered the agent.
+    fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError>;
+
+    /// Reads the configuration again and has its members and weights in force, all of it or
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Refused`]: the configuration is wrong, or differs in more than that; and
+    /// what hindered the agent.
+    fn reload(&self) -> Result<Reloaded, ControlError>;
 }
 
 /// Why the agent did not do what it was asked.
@@ -61,6 +78,12 @@ pub enum ControlError {
     NoBackendMatches {
         /// As the operator wrote it.
         pattern: String,
+    },
+    /// What is asked cannot be.
+    #[error("{what}")]
+    Refused {
+        /// What is wrong, and how to mend it.
+        what: String,
     },
     /// The agent could not take the request now.
     #[error("{what}; try again")]

@@ -12,6 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use sickbay_core::command::ChangeCause;
 
+use super::members::MemberEvent;
 use super::polls::Polls;
 use super::view::{ProbeState, RuleView, decimal};
 
@@ -41,6 +42,8 @@ pub struct Transition {
     pub rule: Option<RuleView>,
     /// CLOCK_MONOTONIC of the decision.
     pub at_ns: u64,
+    /// What became of its membership; then its verdict is as it was.
+    pub member: Option<MemberEvent>,
 }
 
 /// Why a verdict changed.
@@ -53,7 +56,7 @@ pub enum Why {
     Probe,
     /// No result that says anything for too long.
     Silence,
-    /// An operator's word.
+    /// An operator's word, or a change of members.
     Operator,
     /// The guard holds a pool's last verdicts, or no longer does; the name is the pool's.
     Guard,
@@ -95,6 +98,9 @@ pub struct TransitionView {
     /// `threshold` and `window`, or `fall` and `rise`; `None` = it has no probe.
     #[serde(flatten)]
     pub rule: Option<RuleView>,
+    /// What became of its membership, when that is what happened; then `from` is `to`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberEvent>,
 }
 
 impl TransitionView {
@@ -103,6 +109,9 @@ impl TransitionView {
     pub fn text(&self) -> String {
         if self.why == Why::Guard {
             return format!("{}: {}", self.name, self.cause);
+        }
+        if let Some(event) = &self.member {
+            return format!("{} {}", self.name, event.text());
         }
         let mut text = format!("{} went {}: ", self.name, self.to.word());
         match self.why {
@@ -232,6 +241,7 @@ impl Kept {
             cause: transition.cause,
             good: transition.good,
             rule: transition.rule,
+            member: transition.member,
         };
         self.next_sequence += 1;
         self.transitions.push_back(view);
@@ -280,6 +290,7 @@ mod tests {
             good: 2,
             rule: Some(RuleView::Window { threshold: 3, window: 4 }),
             at_ns: 1,
+            member: None,
         }
     }
 

@@ -7,11 +7,14 @@
 //! ← {"protocol":1,"error":{"kind":"busy","message":"…"}}
 //! ```
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::drops::DropView;
 use super::host::{ControlError, Host};
 use super::journal::{Journal, TransitionView};
+use super::members::{MemberChange, MembersChanged, NewBackend, Reloaded};
 use super::pattern::Pattern;
 use super::polls::PollView;
 use super::view::{Admin, BackendView, FlowView, ServiceView, StatusView};
@@ -53,6 +56,40 @@ pub enum Request {
         /// The word.
         health: Admin,
     },
+    /// Backends enter a pool.
+    AddBackends {
+        /// The pool's name.
+        pool: String,
+        /// Who.
+        backends: Vec<NewBackend>,
+    },
+    /// Backends leave their pools.
+    RemoveBackends {
+        /// Which.
+        pattern: String,
+    },
+    /// Backends have another share.
+    SetWeight {
+        /// Whose.
+        pattern: String,
+        /// 1 to 1000.
+        weight: u32,
+    },
+    /// Backends take no new flows.
+    Drain {
+        /// Which.
+        pattern: String,
+        /// For how long they keep those they have, in ms; `None` = until they close.
+        #[serde(default)]
+        limit_ms: Option<u64>,
+    },
+    /// Backends take new flows again.
+    Undrain {
+        /// Which.
+        pattern: String,
+    },
+    /// The configuration is read again.
+    Reload,
     /// The newest transitions.
     Transitions {
         /// Those with a sequence above this.
@@ -108,6 +145,10 @@ pub enum Reply {
     Backends(Vec<BackendView>),
     /// To [`Request::SetHealth`]: the names of the backends that it was set for.
     Set(Vec<String>),
+    /// To [`Request::AddBackends`] and the other changes of members.
+    Members(MembersChanged),
+    /// To [`Request::Reload`].
+    Reloaded(Reloaded),
     /// To [`Request::Transitions`].
     Transitions {
         /// Oldest first.
@@ -156,6 +197,8 @@ pub enum ErrorKind {
     Pattern,
     /// The pattern names nothing here.
     NoMatch,
+    /// What is asked cannot be.
+    Refused,
     /// Not now.
     Busy,
     /// The agent failed at it.
@@ -227,11 +270,32 @@ fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply,
         Request::ReleaseGuard { pool } => Reply::Released(host.release_guard(pool.as_deref())?),
         Request::ExplainFlow(question) => Reply::Flow(Box::new(host.explain_flow(&question)?)),
         Request::Drops { after } => Reply::Drops(host.drops(after)),
+        Request::AddBackends { pool, backends } => {
+            change(host, &MemberChange::Add { pool, backends })?
+        }
+        Request::RemoveBackends { pattern } => {
+            change(host, &MemberChange::Remove { pattern: read_pattern(&pattern)? })?
+        }
+        Request::SetWeight { pattern, weight } => {
+            change(host, &MemberChange::Weigh { pattern: read_pattern(&pattern)?, weight })?
+        }
+        Request::Drain { pattern, limit_ms } => {
+            let limit = limit_ms.map(Duration::from_millis);
+            change(host, &MemberChange::Drain { pattern: read_pattern(&pattern)?, limit })?
+        }
+        Request::Undrain { pattern } => {
+            change(host, &MemberChange::Undrain { pattern: read_pattern(&pattern)? })?
+        }
+        Request::Reload => Reply::Reloaded(host.reload()?),
         Request::Transitions { after } => {
             Reply::Transitions { transitions: journal.since(after), dropped: journal.dropped() }
         }
         Request::Polls { after } => Reply::Polls(journal.polls().since(after, monotonic_now())),
     })
+}
+
+fn change(host: &dyn Host, change: &MemberChange) -> Result<Reply, ErrorReply> {
+    Ok(Reply::Members(host.change_members(change)?))
 }
 
 fn read_pattern(text: &str) -> Result<Pattern, ErrorReply> {
@@ -243,6 +307,7 @@ impl From<ControlError> for ErrorReply {
     fn from(error: ControlError) -> Self {
         let kind = match error {
             ControlError::NoBackendMatches { .. } => ErrorKind::NoMatch,
+            ControlError::Refused { .. } => ErrorKind::Refused,
             ControlError::Busy { .. } => ErrorKind::Busy,
             ControlError::Failed { .. } => ErrorKind::Failed,
         };

@@ -45,11 +45,12 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Root and this process's own user; 64 KiB; 5 s; 64 connections.
+    /// Root and this process's own user; 1 MiB, some ten thousand backends to add; 5 s; 64
+    /// connections.
     fn default() -> Self {
         Self {
             allowed_uids: vec![0, nix::unistd::geteuid().as_raw()],
-            request_bytes_max: 64 * 1024,
+            request_bytes_max: 1024 * 1024,
             request_time: Duration::from_secs(5),
             connections_max: 64,
         }

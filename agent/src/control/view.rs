@@ -8,6 +8,8 @@ use sickbay_core::command::{Override, Verdict};
 use sickbay_core::plan::Rule;
 use sickbay_shared::abi;
 
+use super::members::StandingView;
+
 /// The kernel's counters, summed over CPUs.
 mod counters;
 /// What would become of a flow's packet.
@@ -31,6 +33,12 @@ pub struct BackendView {
     pub index: u32,
     /// The operator's word.
     pub admin: Admin,
+    /// How it stands in its pool.
+    #[serde(default)]
+    pub standing: StandingView,
+    /// When that ends: a drain with a limit, or the drain of one that was removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing_until_unix_ms: Option<u64>,
     /// What its probes say, whatever the operator's word.
     pub state: ProbeState,
     /// Whether the kernel gives it new flows: word and probes together.

@@ -5,6 +5,8 @@
 
 use sickbay_core::command::Phase;
 
+use super::Endpoint;
+
 /// Operations of the longest chain: socket, four options, bind, connect, send, receive.
 pub(super) const CHAIN_OPS_MAX: usize = 9;
 
@@ -72,6 +74,15 @@ pub(super) enum Route {
 }
 
 impl Route {
+    /// That of the probes of `endpoint`; `connect_only` when they are over once it is connected.
+    pub(super) const fn of(connect_only: bool, endpoint: &Endpoint) -> Self {
+        match (connect_only, endpoint.proxy_v1) {
+            (true, _) => Self::Connect,
+            (false, true) => Self::Named,
+            (false, false) => Self::Exchange,
+        }
+    }
+
     /// The last step of the chain that a probe begins with.
     pub(super) const fn first_chain_end(self) -> Step {
         match self {

@@ -57,8 +57,8 @@ pub(super) struct Ring {
 
 /// The memory that operations point into. Never moved, never grown: boxes of fixed length.
 struct Arenas {
-    targets: Box<[TargetMemory]>,
-    requests: Box<[u8]>,
+    /// One is replaced only while no operation of its target is under way.
+    targets: Box<[Option<TargetMemory>]>,
     buffers: Box<[Buffer]>,
     /// Where bytes go that nobody wants: one for all slots.
     bin: Box<UnsafeCell<[u8; BIN_BYTES]>>,
@@ -68,8 +68,7 @@ struct TargetMemory {
     address: RawAddress,
     source: Option<RawAddress>,
     options: Box<[RawOption]>,
-    request_start: usize,
-    request_length: u32,
+    request: Box<[u8]>,
     close: CloseMode,
 }
 
@@ -77,8 +76,9 @@ struct TargetMemory {
 struct Buffer(UnsafeCell<[u8; RECEIVE_BYTES]>);
 
 impl Ring {
-    /// A ring with `slots` places for probes of `endpoints`.
-    pub(super) fn new(slots: u32, endpoints: &[Endpoint]) -> Result<Self, EngineError> {
+    /// A ring with `slots` places for probes of what stands at `places`; those of `None` are set
+    /// later ([`Self::set_target`]).
+    pub(super) fn new(slots: u32, places: &[Option<&Endpoint>]) -> Result<Self, EngineError> {
         raise_descriptor_limit(slots)?;
         let (uring, bind) = set_up(slots)?;
         uring.submitter().register_files_sparse(slots).map_err(|source| {
@@ -88,15 +88,21 @@ impl Ring {
                 _ => EngineError::Call { call: "registering direct descriptors", source },
             }
         })?;
-        let arenas = ManuallyDrop::new(Arenas::new(slots, endpoints));
+        let arenas = ManuallyDrop::new(Arenas::new(slots, places));
         let features = Features { close_by_rst: false, bind };
         let chain = Vec::with_capacity(CHAIN_OPS_MAX);
         let named = (0..slots).map(|_| None).collect();
         let mut ring =
             Self { uring, arenas, outstanding: 0, features, enter_count: 0, chain, named };
         ring.features.close_by_rst = ring.try_linger()?;
-        ring.features.check(endpoints)?;
+        ring.features.check(places.iter().flatten().copied())?;
         Ok(ring)
+    }
+
+    /// Target `target` is here from now on. The kernel must be through with the one before it: the
+    /// prober gives an index out again only when its last probe has been answered.
+    pub(super) fn set_target(&mut self, target: u32, endpoint: &Endpoint) {
+        self.arenas.targets[target as usize] = Some(TargetMemory::new(endpoint));
     }
 
     /// What this kernel has of that which is used when it is there.
@@ -125,7 +131,7 @@ impl Ring {
     ) -> Result<(), RingFull> {
         let slot = Fixed(tag(Step::Socket).slot);
         let last = route.first_chain_end();
-        let memory = &self.arenas.targets[target as usize];
+        let memory = self.arenas.target(target);
         let by_rst = memory.close == CloseMode::Rst && self.features.close_by_rst;
         let mut chain = std::mem::take(&mut self.chain);
         let mut link = |entry, step| chain.push(linked(entry, step, last, &tag));
@@ -157,7 +163,7 @@ impl Ring {
     /// # Errors
     /// The errno.
     pub(super) fn open_named(&mut self, target: u32, slot: u32) -> Result<(), i32> {
-        let family = match self.arenas.targets[target as usize].address {
+        let family = match self.arenas.target(target).address {
             RawAddress::Ipv4(_) => AddressFamily::Inet,
             RawAddress::Ipv6(_) => AddressFamily::Inet6,
             RawAddress::Unix(_) => AddressFamily::Unix,
@@ -198,11 +204,7 @@ impl Ring {
         let slot = Fixed(tag(Step::Send).slot);
         let header = self.arenas.buffers[slot.0 as usize].0.get().cast::<u8>();
         // In one segment with the request: a server that reads once then finds both.
-        let more = if self.arenas.targets[target as usize].request_length == 0 {
-            0
-        } else {
-            libc::MSG_MORE
-        };
+        let more = if self.arenas.target(target).request.is_empty() { 0 } else { libc::MSG_MORE };
         let send = opcode::Send::new(slot, header, header_length)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more);
         let mut chain = std::mem::take(&mut self.chain);
@@ -312,9 +314,10 @@ impl Ring {
 
     /// Sends the target's request; an empty one sends nothing and goes on.
     fn send(&self, target: u32, slot: Fixed) -> squeue::Entry {
-        let memory = &self.arenas.targets[target as usize];
-        let request = &self.arenas.requests[memory.request_start..];
-        opcode::Send::new(slot, request.as_ptr(), memory.request_length)
+        let request = &self.arenas.target(target).request;
+        let length = u32::try_from(request.len())
+            .expect("validated configuration: a request is far below 4 GiB");
+        opcode::Send::new(slot, request.as_ptr(), length)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build()
     }
@@ -385,32 +388,38 @@ impl Drop for Ring {
 }
 
 impl Arenas {
-    fn new(slots: u32, endpoints: &[Endpoint]) -> Self {
-        let mut requests = Vec::new();
-        let targets = endpoints.iter().map(|endpoint| {
-            let request_start = requests.len();
-            requests.extend_from_slice(&endpoint.request);
-            TargetMemory {
-                address: RawAddress::from(&endpoint.address),
-                source: endpoint.socket.source.map(raw_source),
-                options: raw_options(&endpoint.socket),
-                request_start,
-                request_length: u32::try_from(endpoint.request.len())
-                    .expect("validated configuration: a request is far below 4 GiB"),
-                close: endpoint.close,
-            }
-        });
-        let targets = targets.collect();
+    fn new(slots: u32, places: &[Option<&Endpoint>]) -> Self {
+        let targets = places.iter().map(|place| place.map(TargetMemory::new)).collect();
         let buffers = (0..slots).map(|_| Buffer(UnsafeCell::new([0; RECEIVE_BYTES]))).collect();
         let bin = Box::new(UnsafeCell::new([0; BIN_BYTES]));
-        Self { targets, requests: requests.into(), buffers, bin }
+        Self { targets, buffers, bin }
+    }
+
+    fn target(&self, place: u32) -> &TargetMemory {
+        let memory = self.targets[place as usize].as_ref();
+        memory.expect("a target that is started has been set")
+    }
+}
+
+impl TargetMemory {
+    fn new(endpoint: &Endpoint) -> Self {
+        Self {
+            address: RawAddress::from(&endpoint.address),
+            source: endpoint.socket.source.map(raw_source),
+            options: raw_options(&endpoint.socket),
+            request: endpoint.request.as_slice().into(),
+            close: endpoint.close,
+        }
     }
 }
 
 impl Features {
     /// Whether every endpoint can be probed as it wants to be.
-    fn check(self, endpoints: &[Endpoint]) -> Result<(), EngineError> {
-        let mut marks = endpoints.iter().filter_map(|endpoint| endpoint.socket.mark);
+    fn check<'a>(
+        self,
+        endpoints: impl Iterator<Item = &'a Endpoint> + Clone,
+    ) -> Result<(), EngineError> {
+        let mut marks = endpoints.clone().filter_map(|endpoint| endpoint.socket.mark);
         let options = "setting socket options on the ring (6.7)";
         for endpoint in endpoints {
             if endpoint.socket.source.is_some() && !self.bind {

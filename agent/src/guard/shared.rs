@@ -77,6 +77,14 @@ impl Guards {
         })
     }
 
+    /// How many backends each pool has now.
+    pub fn set_members(&self, counts: &[u32]) {
+        for (pool, members) in self.pools.iter().zip(counts) {
+            let mut guard = pool.guard.lock().unwrap_or_else(PoisonError::into_inner);
+            guard.set_members(*members);
+        }
+    }
+
     /// Something points to a fault of this host.
     pub fn sign(&self, evidence: Evidence, now: Nanos) {
         let stamp = match evidence {

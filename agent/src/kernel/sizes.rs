@@ -77,7 +77,7 @@ impl Sizes {
         Self {
             shards,
             backends: words.unwrap_or(0) * WORD_BACKENDS,
-            targets: count(fleet.targets.len()),
+            targets: count(fleet.targets.len() + fleet.target_room()),
             services: count(fleet.services.len()),
             slots: tables.flatten().max().unwrap_or(0),
             pools: count(fleet.pools.len()),

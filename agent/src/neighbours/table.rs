@@ -38,11 +38,44 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(backends: Vec<(u32, IpAddr)>) -> Self {
         let mut table = Self::default();
-        for (index, address) in backends {
-            table.backends.entry(address).or_default().push(index);
-            table.touched.insert(address);
-        }
+        table.add(backends);
         table
+    }
+
+    /// Backends come; the addresses of which no route is known yet.
+    pub(super) fn add(&mut self, backends: Vec<(u32, IpAddr)>) -> Vec<IpAddr> {
+        let mut unknown = BTreeSet::new();
+        for (index, address) in backends {
+            self.backends.entry(address).or_default().push(index);
+            self.touched.insert(address);
+            // Told once more to those that know it, for the one that does not.
+            self.told.remove(&address);
+            if !self.routes.contains_key(&address) {
+                unknown.insert(address);
+            }
+        }
+        unknown.into_iter().collect()
+    }
+
+    /// Backends go.
+    pub(super) fn remove(&mut self, backends: &[u32]) {
+        if backends.is_empty() {
+            return;
+        }
+        let mut unused = Vec::new();
+        self.backends.retain(|address, indices| {
+            indices.retain(|index| !backends.contains(index));
+            if indices.is_empty() {
+                unused.push(*address);
+            }
+            !indices.is_empty()
+        });
+        for address in unused {
+            self.route(address, Route::None);
+            self.routes.remove(&address);
+            self.told.remove(&address);
+            self.touched.remove(&address);
+        }
     }
 
     /// Every distinct address.
@@ -284,6 +317,26 @@ mod tests {
         table.route(A, Route::None);
         assert_eq!(changes(&mut table)[0], (1, Err(Unresolved::NoRoute(A))));
         assert_eq!(table.unresolved(true), []);
+    }
+
+    #[test]
+    fn one_that_comes_is_told_what_is_known_and_one_that_goes_no_more() {
+        let mut table = table();
+        table.route(A, on_link(A));
+        table.neighbour(&answers(A, Some(THEIRS), true));
+        changes(&mut table);
+        assert!(table.add(vec![(9, A)]).is_empty(), "its route is known");
+        let hop = Ok(NextHop { mac: THEIRS, source_mac: OURS, interface_index: 7 });
+        assert_eq!(changes(&mut table), [(1, hop), (3, hop), (9, hop)]);
+        table.remove(&[1, 9]);
+        table.neighbour(&answers(A, Some(OURS), true));
+        let indices: Vec<_> = changes(&mut table).into_iter().map(|(index, _)| index).collect();
+        assert_eq!(indices, [3]);
+        table.remove(&[3]);
+        assert_eq!(table.addresses(), [B]);
+        assert_eq!(table.unresolved(true), [], "nobody is asked for a backend that went");
+        assert!(table.neighbours.is_empty() && !table.routes.contains_key(&A));
+        assert_eq!(table.add(vec![(4, A)]), [A], "its route is looked up anew");
     }
 
     #[test]

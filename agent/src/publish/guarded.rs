@@ -22,10 +22,8 @@ pub(super) struct Guarded {
 /// A backend that is sick by its probes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fall {
-    /// Its index.
-    pub(super) backend: u32,
-    /// Its pool's.
-    pub(super) pool: u32,
+    /// Its pool's index.
+    pool: u32,
     /// Its first judge.
     pub(super) leader: JudgeIndex,
     at_ns: Nanos,
@@ -53,12 +51,24 @@ impl Guarded {
         }
         // One that was never healthy has no verdict to hold.
         if before == Verdict::Healthy {
-            self.falls.insert(backend, Fall { backend, pool, leader, at_ns: now });
+            self.falls.insert(backend, Fall { pool, leader, at_ns: now });
             self.guards.on_fall(pool, backend, outcome.is_none_or(is_silence), now);
         }
         let fell = self.falls.get(&backend);
         let held = fell.is_some_and(|fall| self.guards.holds(pool, fall.at_ns));
         if held { Verdict::Healthy } else { Verdict::Sick }
+    }
+
+    /// Whether the verdict that condemned a backend is held.
+    pub(super) fn is_held(&self, pool: u32, backend: u32) -> bool {
+        self.falls.get(&backend).is_some_and(|fall| self.guards.holds(pool, fall.at_ns))
+    }
+
+    /// A backend is probed no more.
+    pub(super) fn part(&mut self, pool: u32, backend: u32, now: Nanos) {
+        if self.falls.remove(&backend).is_some() {
+            self.guards.on_recovery(pool, backend, now);
+        }
     }
 
     /// What a probe came to: a sign of this host's own fault, or none.

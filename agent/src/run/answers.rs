@@ -10,10 +10,13 @@ use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
 use sickbay_shared::abi::{BackendCounters, STATE_HEALTHY, TargetRecord};
 
-use crate::board::{Board, coarse_now_ns};
+use super::members::{Members, Shown};
+use super::parts::Parts;
+use crate::board::coarse_now_ns;
+use crate::config::ConfigError;
 use crate::control::drops::{DropView, Drops};
 use crate::control::host::{ControlError, Host};
-use crate::control::journal::Journal;
+use crate::control::members::{MemberChange, MembersChanged, Reloaded};
 use crate::control::pattern::Pattern;
 use crate::control::view::{
     Admin, AttachedView, BackendView, FlowView, PercentilesView, ProbeState, ServiceView,
@@ -24,10 +27,12 @@ use crate::fleet::{Backend, Fleet, Probe, Service, shown_network};
 use crate::flow::FlowQuestion;
 use crate::graph;
 use crate::guard::{GuardView, Guards};
-use crate::kernel::{Attached, AttachedMode, Counters, Explainer};
-use crate::shard::{RequestError, ShardRequest, Shards};
+use crate::kernel::{Attached, AttachedMode, Explainer};
+use crate::membership::Membership;
+use crate::shard::{RequestError, ShardRequest};
 
-use super::unprobed::Unprobed;
+/// Reads the configuration again.
+pub(super) type Source = Box<dyn Fn() -> Result<Fleet, ConfigError> + Send + Sync>;
 
 /// Dropped packets and held verdicts.
 mod evidence;
@@ -35,18 +40,11 @@ mod evidence;
 mod flow;
 
 /// What [`Host`] is answered from.
-#[derive(Debug)]
 pub(super) struct Answers {
-    fleet: Arc<Fleet>,
-    board: Arc<Board>,
-    journal: Arc<Journal>,
-    counters: Counters,
-    unprobed: Unprobed,
+    source: Source,
+    parts: Arc<Parts>,
+    members: Members,
     started: Instant,
-    /// `None` until the shards run, and again when they have stopped.
-    shards: Mutex<Option<Shards>>,
-    /// By fleet backend.
-    words: RwLock<Box<[Override]>>,
     attached: RwLock<Vec<Attached>>,
     guards: Option<Arc<Guards>>,
     drops: Drops,
@@ -55,26 +53,16 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Answers for `fleet` on `board`; nothing runs and nothing is attached yet.
+    /// Answers for these parts; nothing runs and nothing is attached yet.
     #[must_use]
-    pub(super) fn new(
-        fleet: Arc<Fleet>,
-        board: Arc<Board>,
-        journal: Arc<Journal>,
-        counters: Counters,
-    ) -> Self {
-        let guards = Guards::new(&fleet).map(Arc::new);
-        let words = vec![Override::Auto; fleet.backends.len()].into();
-        let unprobed = Unprobed::new(Arc::clone(&board), Arc::clone(&journal));
+    pub(super) fn new(source: Source, parts: Arc<Parts>, pools: Vec<Membership>) -> Self {
+        let guards = Guards::new(&parts.fleet()).map(Arc::new);
+        let members = Members::new(Arc::clone(&parts), pools, guards.clone());
         Self {
-            fleet,
-            board,
-            journal,
-            counters,
-            unprobed,
+            source,
+            parts,
+            members,
             started: Instant::now(),
-            shards: Mutex::new(None),
-            words: RwLock::new(words),
             attached: RwLock::new(Vec::new()),
             guards,
             drops: Drops::default(),
@@ -82,37 +70,14 @@ impl Answers {
         }
     }
 
-    /// The board that is answered from.
-    pub(super) fn board(&self) -> &Board {
-        &self.board
-    }
-
-    /// The shards run.
-    pub(super) fn set_shards(&self, shards: Shards) {
-        *self.shards.lock().unwrap_or_else(PoisonError::into_inner) = Some(shards);
-    }
-
-    /// The shards, to be stopped.
-    pub(super) fn take_shards(&self) -> Option<Shards> {
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// What `look` makes of the shards; `None` when none run.
-    pub(super) fn with_shards<T>(&self, look: impl FnOnce(&mut Shards) -> T) -> Option<T> {
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(look)
+    /// Who belongs to the pools.
+    pub(super) const fn members(&self) -> &Members {
+        &self.members
     }
 
     /// Steering is attached.
     pub(super) fn set_attached(&self, attached: Vec<Attached>) {
         *self.attached.write().unwrap_or_else(PoisonError::into_inner) = attached;
-    }
-
-    /// Backends that take new flows.
-    #[must_use]
-    pub(super) fn healthy_count(&self) -> u32 {
-        let pools = u32::try_from(self.fleet.pools.len()).expect("pools are counted in u32");
-        let total: u64 = (0..pools).map(|pool| self.board.pool_count(pool)).sum();
-        u32::try_from(total).expect("backends are counted in u32")
     }
 
     fn is_attached(&self) -> bool {
@@ -126,24 +91,28 @@ impl Answers {
 
     fn backend_view(
         &self,
-        position: usize,
+        fleet: &Fleet,
         backend: &Backend,
         counters: Option<BackendCounters>,
-        clocks: &Clocks,
+        (shown, clocks): (&Shown, &Clocks),
     ) -> BackendView {
-        let pool = &self.fleet.pools[backend.pool];
-        let (record, probe) = self.telling(backend);
+        let (record, probe) = self.telling(fleet, backend);
+        let pool = &fleet.pools[backend.pool];
         let rule = probe.map(|probe| probe.rule);
-        let words = self.words.read().unwrap_or_else(PoisonError::into_inner);
+        let word = shown.words.get(&backend.index).copied().unwrap_or_default();
+        let (standing, until_ns) = shown.standings.get(&backend.index).copied().unwrap_or_default();
+        let before = shown.counted_before.get(&backend.index).copied().unwrap_or_default();
         BackendView {
             name: format!("{}.{}", pool.name, backend.name),
             pool: pool.name.clone(),
             address: backend.address.to_string(),
             weight: backend.weight,
             index: backend.index,
-            admin: Admin::from(words[position]),
+            admin: Admin::from(word),
+            standing,
+            standing_until_unix_ms: until_ns.map(|until_ns| clocks.unix_ms_to_come(until_ns)),
             state: ProbeState::from_board(record.state).unwrap_or(ProbeState::Unknown),
-            takes_new: self.board.takes_new(backend.index),
+            takes_new: self.parts.board.takes_new(backend.index),
             good: rule.map_or(0, |rule| graph::good_count(record.registers[HAPPY], rule)),
             rule: rule.map(Into::into),
             registers: record.registers.into(),
@@ -152,13 +121,17 @@ impl Answers {
             last_change_unix_ms: clocks.unix_ms(record.changed_ns),
             last_change_ns: record.changed_ns,
             cause: probe.map_or_else(String::new, |probe| cause_text(&record, &probe.spec)),
-            counters: counters.map(Into::into),
+            counters: counters.map(|counters| since(counters, before).into()),
         }
     }
 
     /// The record that says how a backend is, with its probe: of several the first one whose state
     /// is the worst, since all must be healthy. Without any probe it is healthy.
-    fn telling(&self, backend: &Backend) -> (TargetRecord, Option<&Probe>) {
+    fn telling<'a>(
+        &self,
+        fleet: &'a Fleet,
+        backend: &Backend,
+    ) -> (TargetRecord, Option<&'a Probe>) {
         let rank = |record: &TargetRecord| match ProbeState::from_board(record.state) {
             Some(ProbeState::Sick) => 0,
             Some(ProbeState::Unknown) | None => 1,
@@ -167,46 +140,50 @@ impl Answers {
         };
         let records = backend.judged.iter().map(|judged| {
             let target = u32::try_from(judged.target).expect("targets are counted in u32");
-            let record = self.board.read_target(target).unwrap_or_default();
-            (record, Some(&self.fleet.probes[judged.probe]))
+            let record = self.parts.board.read_target(target).unwrap_or_default();
+            (record, Some(&fleet.probes[judged.probe]))
         });
         records.min_by_key(|(record, _)| rank(record)).unwrap_or_else(|| {
             let mut record = TargetRecord { state: STATE_HEALTHY, ..TargetRecord::default() };
             record.registers[HAPPY] = u64::MAX;
-            record.changed_ns = self.unprobed.changed_ns(backend.index);
+            record.changed_ns = self.parts.unprobed.changed_ns(backend.index);
             (record, None)
         })
     }
 
     /// Backends of a pool that take new flows.
     fn pool_count(&self, pool: usize) -> u32 {
-        u32::try_from(self.board.pool_count(index_of(pool))).unwrap_or(u32::MAX)
+        u32::try_from(self.parts.board.pool_count(index_of(pool))).unwrap_or(u32::MAX)
     }
 
-    /// Backends of a pool.
-    fn pool_total(&self, pool: usize) -> u32 {
-        let backends = self.fleet.pools[pool].backends.len();
-        u32::try_from(backends).expect("backends are counted in u32")
-    }
-
-    fn service_view(&self, index: u32, service: &Service) -> ServiceView {
-        let pool = &self.fleet.pools[service.pool];
-        let counters = self.is_attached().then(|| self.counters.service(index).ok()).flatten();
+    /// A service; `member_counts` by pool.
+    fn service_view(
+        &self,
+        fleet: &Fleet,
+        index: u32,
+        service: &Service,
+        member_counts: &[usize],
+    ) -> ServiceView {
+        let pool = &fleet.pools[service.pool];
+        let counters = &self.parts.counters;
+        let counters = self.is_attached().then(|| counters.service(index).ok()).flatten();
         let backup = service.backup.map(|backup| backup.pool);
+        let total =
+            |pool: usize| u32::try_from(member_counts[pool]).expect("backends are counted in u32");
         ServiceView {
             name: service.name.clone(),
             address: shown_network(service.traffic.network),
             ports: service.traffic.ports.to_string(),
             protocol: service.traffic.protocol.to_string(),
             pool: pool.name.clone(),
-            backup: backup.map(|backup| self.fleet.pools[backup].name.clone()),
+            backup: backup.map(|backup| fleet.pools[backup].name.clone()),
             mode: service.mode.word().to_owned(),
             all_sick: service.all_sick.word().to_owned(),
             healthy: self.pool_count(service.pool),
-            total: self.pool_total(service.pool),
-            panics: self.board.pool_panics(index_of(service.pool)),
+            total: total(service.pool),
+            panics: self.parts.board.pool_panics(index_of(service.pool)),
             backup_healthy: backup.map_or(0, |backup| self.pool_count(backup)),
-            backup_total: backup.map_or(0, |backup| self.pool_total(backup)),
+            backup_total: backup.map_or(0, total),
             slots: service.slot_count,
             attached: self.attached_views(),
             counters: counters.map(Into::into),
@@ -216,39 +193,36 @@ impl Answers {
 
 impl Host for Answers {
     fn backends(&self, pattern: Option<&Pattern>) -> Vec<BackendView> {
-        let indices = self.board.header().backend_count;
-        let counters = self.is_attached().then(|| self.counters.backends(indices).ok()).flatten();
-        let clocks = Clocks::read();
-        let wanted = |backend: &Backend| {
-            let pool = &self.fleet.pools[backend.pool].name;
+        let fleet = self.parts.fleet();
+        let indices = self.parts.board.header().backend_count;
+        let counters = &self.parts.counters;
+        let counters = self.is_attached().then(|| counters.backends(indices).ok()).flatten();
+        let (shown, clocks) = (self.members.shown(), Clocks::read());
+        let wanted = |backend: &&Backend| {
+            let pool = &fleet.pools[backend.pool].name;
             pattern.is_none_or(|pattern| pattern.matches(pool, &backend.name))
         };
-        self.fleet
-            .backends
-            .iter()
-            .enumerate()
-            .filter(|(_, backend)| wanted(backend))
-            .map(|(position, backend)| {
-                let counters =
-                    counters.as_ref().and_then(|all| all.get(backend.index as usize)).copied();
-                self.backend_view(position, backend, counters, &clocks)
-            })
-            .collect()
+        let view = |backend: &Backend| {
+            let own = counters.as_ref().and_then(|all| all.get(backend.index as usize)).copied();
+            self.backend_view(&fleet, backend, own, (&shown, &clocks))
+        };
+        fleet.backends.iter().filter(wanted).map(view).collect()
     }
 
     fn services(&self) -> Vec<ServiceView> {
-        (0..)
-            .zip(&self.fleet.services)
-            .map(|(index, service)| self.service_view(index, service))
-            .collect()
+        let (fleet, counts) = (self.parts.fleet(), self.members.counts());
+        let services = (0..).zip(&fleet.services);
+        let view =
+            |(index, service): (u32, &Service)| self.service_view(&fleet, index, service, &counts);
+        services.map(view).collect()
     }
 
     fn status(&self) -> StatusView {
         let now_ns = coarse_now_ns();
-        let shards = self.with_shards(|shards| {
+        let shards = self.parts.with_shards(|shards| {
             let views = (0..).zip(shards.counters()).map(|(shard, counters)| ShardView {
                 shard,
-                heartbeat_age_ms: match self.board.last_beat_ns(shard) {
+                heartbeat_age_ms: match self.parts.board.last_beat_ns(shard) {
                     0 => None,
                     beat_ns => Some(now_ns.saturating_sub(beat_ns) / 1_000_000),
                 },
@@ -260,34 +234,35 @@ impl Host for Answers {
         });
         let (shards, warming_count) = shards.unwrap_or_default();
         StatusView {
-            instance: self.fleet.instance.clone(),
+            instance: self.parts.fleet().instance.clone(),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.started.elapsed().as_secs_f64(),
-            generation: self.board.header().generation,
+            generation: self.parts.board.header().generation,
             shards,
             attached: self.attached_views(),
             warming_count,
-            healthy_count: self.healthy_count(),
-            backend_count: u32::try_from(self.fleet.backends.len())
+            healthy_count: self.parts.healthy_count(),
+            backend_count: u32::try_from(self.members.counts().iter().sum::<usize>())
                 .expect("backends are counted in u32"),
-            transitions_dropped: self.journal.dropped(),
+            transitions_dropped: self.parts.journal.dropped(),
             verdict_to_kernel_ns: None,
             lateness_us: self.lateness_us(),
             packets: self
                 .is_attached()
-                .then(|| self.counters.global().ok())
+                .then(|| self.parts.counters.global().ok())
                 .flatten()
                 .map(Into::into),
         }
     }
 
     fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError> {
+        let fleet = self.parts.fleet();
         let mut names = Vec::new();
-        for (position, backend) in self.fleet.backends.iter().enumerate() {
-            let pool = &self.fleet.pools[backend.pool].name;
+        for backend in &fleet.backends {
+            let pool = &fleet.pools[backend.pool].name;
             if pattern.matches(pool, &backend.name) {
-                self.hand_over(position, word)?;
+                self.hand_over(backend.index, word)?;
                 names.push(format!("{pool}.{}", backend.name));
             }
         }
@@ -312,27 +287,41 @@ impl Host for Answers {
     fn drops(&self, after: u64) -> Vec<DropView> {
         self.drops.since(after)
     }
+
+    fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError> {
+        self.members.change(change)
+    }
+
+    fn reload(&self) -> Result<Reloaded, ControlError> {
+        let wanted = (self.source)().map_err(|error| {
+            // The first mistake is enough for a line; `check` shows all of them.
+            let first = error.errors.first().map_or_else(String::new, ToString::to_string);
+            let more = match error.errors.len() {
+                0 | 1 => String::new(),
+                count => format!("; `sickbay check` shows {} more", count - 1),
+            };
+            ControlError::Refused { what: format!("the configuration is wrong: {first}{more}") }
+        })?;
+        self.members.reload(&wanted)
+    }
 }
 
 impl Answers {
     /// Hands one backend's word to whoever owns its verdict, and remembers it when it was taken.
-    fn hand_over(&self, position: usize, word: Override) -> Result<(), ControlError> {
-        let backend = &self.fleet.backends[position];
-        if backend.judged.is_empty() {
-            self.unprobed.set(&self.fleet, backend, word);
-        } else {
-            self.hand_to_shard(position, word)?;
+    fn hand_over(&self, backend: u32, word: Override) -> Result<(), ControlError> {
+        if !self.parts.unprobed.set_word(backend, word) {
+            self.hand_to_shard(backend, word)?;
         }
-        self.words.write().unwrap_or_else(PoisonError::into_inner)[position] = word;
+        self.members.set_word(backend, word);
         Ok(())
     }
 
-    fn hand_to_shard(&self, position: usize, word: Override) -> Result<(), ControlError> {
+    fn hand_to_shard(&self, backend: u32, word: Override) -> Result<(), ControlError> {
         // A shard takes what waits within a tick; a pattern over a whole fleet fills the queue.
         let limit = Instant::now() + Duration::from_secs(2);
         loop {
-            let request = ShardRequest::SetOverride { backend: position, word };
-            let taken = self.with_shards(|shards| shards.request(request));
+            let request = ShardRequest::SetOverride { backend, word };
+            let taken = self.parts.with_shards(|shards| shards.request(request));
             match taken {
                 Some(Ok(())) => return Ok(()),
                 Some(Err(RequestError::Busy { .. })) if Instant::now() < limit => {
@@ -351,7 +340,7 @@ impl Answers {
     }
 
     fn lateness_us(&self) -> Option<PercentilesView> {
-        let snapshots = self.with_shards(|shards| shards.snapshot())?.ok()?;
+        let snapshots = self.parts.with_shards(|shards| shards.snapshot())?.ok()?;
         let mut all = snapshots.first()?.histograms.lateness_ns.clone();
         for snapshot in &snapshots[1..] {
             all.add(&snapshot.histograms.lateness_ns).ok()?;
@@ -389,6 +378,25 @@ impl Clocks {
     fn unix_ms(&self, stamp_ns: u64) -> Option<u64> {
         let age_ms = self.monotonic_ns.saturating_sub(stamp_ns) / 1_000_000;
         (stamp_ns != 0).then(|| self.unix_ms.saturating_sub(age_ms))
+    }
+
+    /// The wall clock's time of a monotonic moment that is to come; now when it has passed.
+    fn unix_ms_to_come(&self, moment_ns: u64) -> u64 {
+        self.unix_ms.saturating_add(moment_ns.saturating_sub(self.monotonic_ns) / 1_000_000)
+    }
+}
+
+/// What was counted since an index had been counted up to `before`.
+fn since(counters: BackendCounters, before: BackendCounters) -> BackendCounters {
+    BackendCounters {
+        steered_packets: counters.steered_packets.wrapping_sub(before.steered_packets),
+        steered_bytes: counters.steered_bytes.wrapping_sub(before.steered_bytes),
+        new_flows: counters.new_flows.wrapping_sub(before.new_flows),
+        skipped: counters.skipped.wrapping_sub(before.skipped),
+        diverted_in: counters.diverted_in.wrapping_sub(before.diverted_in),
+        unresolved: counters.unresolved.wrapping_sub(before.unresolved),
+        reset: counters.reset.wrapping_sub(before.reset),
+        moved_away: counters.moved_away.wrapping_sub(before.moved_away),
     }
 }
 

@@ -6,28 +6,32 @@
 use std::net::IpAddr;
 
 use sickbay_core::hash;
-use sickbay_core::maglev::{self, Member};
+use sickbay_core::maglev::Member;
 use sickbay_shared::abi;
-use sickbay_shared::abi::{BackendRef, Header, Slot};
+use sickbay_shared::abi::Header;
+use sickbay_shared::limits::WORD_BACKENDS;
 
 use crate::address::Address;
 use crate::board::{Board, PanicCounts};
-use crate::fleet::{AllSick, Fleet, HashBy, Mode, OnSick, Service, Stale};
+use crate::fleet::{AllSick, Backend, Fleet, HashBy, Mode, OnSick, Pool, Protocol, Service, Stale};
 use crate::kernel::{Datapath, KernelError, Sizes};
+use crate::membership::{Membership, Table};
 use crate::service_keys::address_bytes;
 
 /// A heartbeat older than this is stale: ten ticks of the engine, rounded up.
 pub(super) const HEARTBEAT_LIMIT_NS: u64 = 500_000_000;
-/// The first use of every index.
-const GENERATION: u32 = 1;
+/// The shard by which backends without a probe go: while the first one lives, so does the agent.
+pub(super) const UNPROBED_SHARD: usize = 0;
 
 /// Where a fleet is put.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     /// Probing threads.
     pub(super) shards: u32,
+    /// The members of each pool.
+    pub(super) members: &'a [Membership],
     /// The shard of each backend, by fleet backend.
-    pub(super) shard_of: &'a [u32],
+    pub(super) shard_of: &'a [usize],
     /// Generation of the configuration put into force.
     pub(super) generation: u64,
 }
@@ -43,7 +47,7 @@ pub(super) fn lay_out(
     board: &Board,
     place: &Place<'_>,
 ) -> Result<(), LayoutError> {
-    lay_out_backends(fleet, board, place.shard_of);
+    lay_out_backends(fleet, board, place);
     for (index, pool) in (0..).zip(&fleet.pools) {
         let record = abi::Pool {
             first_word: pool.first_word,
@@ -52,13 +56,12 @@ pub(super) fn lay_out(
         };
         datapath.insert_pool(index, &record)?;
     }
-    for (index, service) in (0..).zip(&fleet.services) {
-        let own = (service.pool, service.slot_count);
-        board.write_slots(service.slot_first, &table(fleet, service.seed, own));
-        if let Some(backup) = &service.backup {
-            let own = (backup.pool, backup.slot_count);
-            board.write_slots(backup.slot_first, &table(fleet, service.seed, own));
+    for (pool, members) in place.members.iter().enumerate() {
+        for (index, table) in tables_of(fleet, pool).enumerate() {
+            board.write_slots(table.slot_first, &members.settled(index));
         }
+    }
+    for (index, service) in (0..).zip(&fleet.services) {
         datapath.set_service(&record(service, index))?;
     }
     // A key last: whatever it leads to is there.
@@ -72,11 +75,12 @@ pub(super) fn lay_out(
     for (key, service) in keys.service_keys() {
         datapath.insert_service_key(&key, service)?;
     }
+    let sizes = Sizes::of(fleet, place.shards);
     let header = Header {
         shard_count: place.shards,
         generation: place.generation,
-        backend_count: Sizes::of(fleet, place.shards).backends,
-        target_count: u32::try_from(fleet.targets.len()).expect("targets are counted in u32"),
+        backend_count: sizes.backends,
+        target_count: sizes.targets,
         heartbeat_limit_ns: HEARTBEAT_LIMIT_NS,
         embryonic_inserts_per_second: fleet.steering.syn_entries_per_second,
         flow_inserts_per_second: fleet.steering.flow_entries_per_second,
@@ -88,12 +92,12 @@ pub(super) fn lay_out(
     board.write_header(&header).map_err(|source| LayoutError::BootId { source })
 }
 
-/// Says from when on each pool panics; how many of it take new flows is looked at now.
-pub(super) fn lay_out_panics(fleet: &Fleet, board: &Board) {
-    for (index, pool) in (0..).zip(&fleet.pools) {
+/// Says from when on each pool panics, of its members' number; how many of it take new flows is
+/// looked at now.
+pub(super) fn lay_out_panics(fleet: &Fleet, board: &Board, members: &[u32]) {
+    for ((index, pool), members) in (0..).zip(&fleet.pools).zip(members) {
         if let Some(panic) = pool.panic {
-            let members = u32::try_from(pool.backends.len()).expect("backends are counted in u32");
-            board.set_panic(index, PanicCounts::of(panic, members));
+            board.set_panic(index, PanicCounts::of(panic, *members));
         }
     }
 }
@@ -112,20 +116,15 @@ pub(super) enum LayoutError {
     },
 }
 
-fn lay_out_backends(fleet: &Fleet, board: &Board, shard_of: &[u32]) {
-    for (backend, &shard) in fleet.backends.iter().zip(shard_of) {
-        // A unix socket is nowhere a packet could go, and no service is over its pool.
-        let inet = backend.address.inet();
-        let (address, family) = inet.map_or(([0; 16], 0), |inet| address_bytes(inet.ip()));
-        let record = abi::Backend {
-            generation: GENERATION,
-            address,
-            port: inet.map_or(0, |inet| inet.port()).to_be_bytes(),
-            family,
-            shard: u8::try_from(shard).expect("at most 256 shards"),
-            pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
-            ..abi::Backend::default()
-        };
+fn lay_out_backends(fleet: &Fleet, board: &Board, place: &Place<'_>) {
+    let seats = place.members.iter().flat_map(Membership::seats);
+    for ((backend, &shard), seat) in fleet.backends.iter().zip(place.shard_of).zip(seats) {
+        assert_eq!(
+            backend.index,
+            seat.backend.index(),
+            "a fleet's backends have the first indices"
+        );
+        let record = backend_record(backend, shard, seat.backend.generation());
         board.write_backend(backend.index, &record);
         board.set_allowed(backend.index, true);
         board.set_serves_old(backend.index, true);
@@ -135,34 +134,93 @@ fn lay_out_backends(fleet: &Fleet, board: &Board, shard_of: &[u32]) {
     }
 }
 
-/// The Maglev table of a pool: all slots settled.
-fn table(fleet: &Fleet, seed: u64, (pool, slot_count): (usize, u32)) -> Vec<Slot> {
-    let backends = &fleet.backends[fleet.pools[pool].backends.clone()];
-    let members: Vec<Member> = backends
-        .iter()
-        .map(|backend| Member {
-            identity: member_identity(&backend.address),
-            weight: backend.weight,
-        })
-        .collect();
-    maglev::fill(&members, seed, slot_count)
-        .into_iter()
-        .map(|member| {
-            let index = backends[member as usize].index;
-            Slot::settled(BackendRef::new(index, GENERATION))
-        })
-        .collect()
+/// A backend's record, its next hop not known.
+pub(super) fn backend_record(backend: &Backend, shard: usize, generation: u32) -> abi::Backend {
+    // A unix socket is nowhere a packet could go, and no service is over its pool.
+    let inet = backend.address.inet();
+    let (address, family) = inet.map_or(([0; 16], 0), |inet| address_bytes(inet.ip()));
+    abi::Backend {
+        generation,
+        address,
+        port: inet.map_or(0, |inet| inet.port()).to_be_bytes(),
+        family,
+        shard: u8::try_from(shard).expect("at most 256 shards"),
+        pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
+        ..abi::Backend::default()
+    }
+}
+
+/// The members of each pool, with the tables of its services in their order.
+pub(super) fn memberships(fleet: &Fleet) -> Vec<Membership> {
+    let membership = |(index, pool): (usize, &Pool)| {
+        let tables = tables_of(fleet, index).map(|table| table.membership(pool)).collect();
+        let backends = fleet.backends[pool.backends.clone()].iter();
+        let members = backends.map(|backend| member(&backend.address, backend.weight));
+        let indices = (pool.first_word * WORD_BACKENDS, pool.word_count * WORD_BACKENDS);
+        Membership::new(indices, members, tables, pool.drain_ns)
+    };
+    fleet.pools.iter().enumerate().map(membership).collect()
+}
+
+/// The tables that a pool's members stand in: of the services whose pool it is, and of those whose
+/// backup it is.
+pub(super) fn tables_of(fleet: &Fleet, pool: usize) -> impl Iterator<Item = TableOf<'_>> + '_ {
+    let own = move |service: &&Service| service.pool == pool;
+    let own = fleet.services.iter().filter(own).map(|service| {
+        let Service { slot_first, slot_count, .. } = *service;
+        TableOf { service, slot_first, slot_count }
+    });
+    let backups = fleet.services.iter().filter_map(move |service| {
+        let backup = service.backup.filter(|backup| backup.pool == pool)?;
+        let (slot_first, slot_count) = (backup.slot_first, backup.slot_count);
+        Some(TableOf { service, slot_first, slot_count })
+    });
+    own.chain(backups)
+}
+
+/// A table that a pool's members stand in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableOf<'a> {
+    /// Whose flows it spreads.
+    pub(super) service: &'a Service,
+    pub(super) slot_first: u32,
+    pub(super) slot_count: u32,
+}
+
+impl TableOf<'_> {
+    fn membership(&self, pool: &Pool) -> Table {
+        let (seed, slot_count) = (self.service.seed, self.slot_count);
+        match self.service.traffic.protocol {
+            Protocol::Tcp => Table::new(seed, slot_count, pool.drain_ns, false),
+            // Flows of every kind, of which those of TCP may be idle for long.
+            Protocol::Any => Table::new(seed, slot_count, pool.drain_ns, true),
+            // A flow that has been idle for longer is no flow any more.
+            _ => {
+                let drain_ns = pool.drain_ns.min(self.service.udp_idle_ns);
+                Table::new(seed, slot_count, drain_ns, true)
+            }
+        }
+    }
+}
+
+/// A backend as the tables know it.
+pub(super) fn member(address: &Address, weight: u32) -> Member {
+    Member { identity: member_identity(address), weight }
 }
 
 /// What a backend is called in the tables: its address and port, so that every host with this
-/// configuration agrees.
+/// configuration agrees. A unix socket is in no table, and called by its path.
 fn member_identity(address: &Address) -> u64 {
-    let address = address.inet().expect("a service's pool has no unix socket");
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
+    let identity = match address {
+        Address::Inet(inet) => {
+            let ip = match inet.ip() {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                IpAddr::V6(ip) => ip,
+            };
+            hash::identity(&ip.octets(), inet.port(), b"")
+        }
+        Address::Unix(path) => hash::identity(path.as_str().as_bytes(), 0, b""),
     };
-    let identity = hash::identity(&ip.octets(), address.port(), b"");
     hash::seeded(identity, 0)
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::board::coarse_now_ns;
-use crate::control::journal::{Journal, Transition, Why};
+use crate::control::journal::{Transition, Why};
 use crate::control::view::ProbeState;
 use crate::engine::monotonic_now;
 use crate::fleet::Fleet;
@@ -16,6 +16,7 @@ use crate::netlink::NetlinkError;
 
 use super::alarms::Alarms;
 use super::answers::Answers;
+use super::parts::Parts;
 
 /// Samples taken at one look at most, so that a flood of them holds up no signal.
 const DROPS_PER_LOOK_MAX: usize = 1024;
@@ -36,17 +37,18 @@ impl Lookout {
     ///
     /// The kernel does not tell of links.
     pub(super) fn new(
-        fleet: &Fleet,
+        parts: &Parts,
         answers: &Answers,
         drops: DropRing,
     ) -> Result<Self, NetlinkError> {
-        let links = answers.guards().map(|guards| watch_links(fleet, guards)).transpose()?;
-        Ok(Self { alarms: Alarms::new(fleet, answers.board()), drops, _links: links })
+        let fleet = parts.fleet();
+        let links = answers.guards().map(|guards| watch_links(&fleet, guards)).transpose()?;
+        Ok(Self { alarms: Alarms::new(&fleet, &parts.board), drops, _links: links })
     }
 
     /// Looks once.
-    pub(super) fn look(&mut self, fleet: &Fleet, answers: &Answers, journal: &Journal) {
-        for alarm in self.alarms.look(fleet, answers.board(), coarse_now_ns()) {
+    pub(super) fn look(&mut self, parts: &Parts, answers: &Answers) {
+        for alarm in self.alarms.look(&parts.fleet(), &parts.board, coarse_now_ns()) {
             alarm.log();
         }
         for _ in 0..DROPS_PER_LOOK_MAX {
@@ -55,7 +57,7 @@ impl Lookout {
         }
         if let Some(guards) = answers.guards() {
             for happening in guards.on_time(monotonic_now()) {
-                journal.push(transition(happening));
+                parts.journal.push(transition(happening));
             }
         }
     }
@@ -84,5 +86,6 @@ fn transition(happening: Happening) -> Transition {
         good: 0,
         rule: None,
         at_ns,
+        member: None,
     }
 }

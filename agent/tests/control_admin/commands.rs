@@ -238,3 +238,31 @@ fn flow_is_asked_about_as_it_was_typed() {
     let error = ask(&["192.0.2.1", "198.51.100.1:80", "tcp"]).expect_err("no port").to_string();
     assert_eq!(error, "192.0.2.1 has no port: write ADDRESS:PORT for tcp and udp");
 }
+
+#[test]
+fn members_are_changed_by_words_and_each_is_told() {
+    let served = Served::new(Fake::new(), Options::default());
+    let list = served.root.path().join("new.list");
+    std::fs::write(&list, "192.0.2.5:80\n192.0.2.6:80 name=b6\n").expect("a file");
+    let list = list.to_str().expect("a plain path");
+    let added = backend(&served, &["add", "web", "192.0.2.4:80", "--file", list]);
+    assert_eq!(
+        added.expect("it adds"),
+        "web.192.0.2.4:80 added\nweb.192.0.2.5:80 added\nweb.b6 added\n"
+    );
+    let removed = backend(&served, &["remove", "web.*"]).expect("it removes");
+    assert_eq!(removed.lines().count(), 5);
+    assert!(removed.lines().all(|line| line.starts_with("web.") && line.ends_with(" removed")));
+    // The fake refuses these with what it was asked.
+    let asked = |words: &[&str]| backend(&served, words).expect_err("refused").to_string();
+    let text = asked(&["drain", "api.b1", "--for", "10m"]);
+    assert!(text.starts_with("Drain") && text.contains("limit: Some(600s)"), "{text}");
+    assert!(asked(&["drain", "api.b1"]).contains("limit: None"));
+    assert!(asked(&["undrain", "api.*"]).starts_with("Undrain"));
+    let text = asked(&["weight", "api.b1", "7"]);
+    assert!(text.starts_with("Weigh") && text.contains("weight: 7"), "{text}");
+    let text = asked(&["add", "web", "192.0.2.4:80", "--name", "a", "--file", list]);
+    assert!(text.starts_with("--name goes with one address"), "{text}");
+    let refused = sickbay::cli::reload::run_on(&typed(&served, &["--"][..0]), &mut Vec::new());
+    assert_eq!(refused.expect_err("refused").to_string(), "line 7 is wrong");
+}

@@ -12,6 +12,7 @@ use sickbay::control::client::Client;
 use sickbay::control::drops::DropView;
 use sickbay::control::host::{ControlError, Host};
 use sickbay::control::journal::Journal;
+use sickbay::control::members::{MemberChange, MembersChanged, NewBackend, Reloaded, StandingView};
 use sickbay::control::pattern::Pattern;
 use sickbay::control::protocol::{Reply, ResponseLine};
 use sickbay::control::server::{ControlServer, Options};
@@ -153,6 +154,29 @@ impl Host for Fake {
         let all = [view(1, "www"), view(2, "other"), view(3, "www")];
         all.into_iter().filter(|view| after < view.sequence).collect()
     }
+
+    /// Adds and removes; the rest is refused with what was asked.
+    fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError> {
+        let mut all = self.backends.lock().expect("no test panics inside");
+        let names: Vec<String> = match change {
+            MemberChange::Add { pool, backends } => {
+                let first = u32::try_from(all.len()).expect("few");
+                let name = |new: &NewBackend| new.name.clone().unwrap_or(new.address.clone());
+                let added = (first..).zip(backends);
+                all.extend(added.map(|(index, new)| backend(pool, &name(new), index)));
+                backends.iter().map(|new| format!("{pool}.{}", name(new))).collect()
+            }
+            MemberChange::Remove { pattern } => {
+                all.extract_if(.., |view| is_meant(pattern, view)).map(|view| view.name).collect()
+            }
+            other => return Err(ControlError::Refused { what: format!("{other:?}") }),
+        };
+        Ok(MembersChanged { names, notes: vec!["a note".to_owned()] })
+    }
+
+    fn reload(&self) -> Result<Reloaded, ControlError> {
+        Err(ControlError::Refused { what: "line 7 is wrong".to_owned() })
+    }
 }
 
 /// A fake host behind a real socket.
@@ -259,6 +283,8 @@ fn backend(pool: &str, name: &str, index: u32) -> BackendView {
         weight: 1,
         index,
         admin: Admin::Auto,
+        standing: StandingView::Member,
+        standing_until_unix_ms: None,
         state: ProbeState::Healthy,
         takes_new: true,
         good: 8,

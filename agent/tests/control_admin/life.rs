@@ -210,6 +210,7 @@ fn transitions_reach_the_client_and_none_is_lost_at_stop() {
         good: 2,
         rule: Some(RuleView::Window { threshold: 3, window: 4 }),
         at_ns: (1 << 53) + 1,
+        member: None,
     };
     served.journal.push(transition.clone());
     let client = served.client();

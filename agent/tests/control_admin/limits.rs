@@ -21,10 +21,10 @@ fn refused(connection: &mut Raw) -> (ErrorKind, String) {
 fn huge_request_is_refused_and_closed() {
     let served = Served::new(Fake::new(), Options::default());
     let mut connection = served.connect();
-    connection.send(&[b' '; 64 * 1024 + 1]);
+    connection.send(&[b' '; 1024 * 1024 + 1]);
     let (kind, message) = refused(&mut connection);
     assert_eq!(kind, ErrorKind::TooLarge);
-    assert_eq!(message, "the request is longer than 65536 bytes");
+    assert_eq!(message, "the request is longer than 1048576 bytes");
     assert_eq!(connection.response(), None);
 }
 
@@ -32,9 +32,9 @@ fn huge_request_is_refused_and_closed() {
 fn request_of_just_the_limit_is_read() {
     let served = Served::new(Fake::new(), Options::default());
     let mut connection = served.connect();
-    let mut line = vec![b' '; 64 * 1024 - (STATUS.len() - 1)];
+    let mut line = vec![b' '; 1024 * 1024 - (STATUS.len() - 1)];
     line.extend_from_slice(STATUS);
-    assert_eq!(line.len(), 64 * 1024 + 1, "the limit and a LF");
+    assert_eq!(line.len(), 1024 * 1024 + 1, "the limit and a LF");
     connection.send(&line);
     let response = connection.response().expect("an answer");
     assert!(matches!(response.reply, Some(Reply::Status(_))));

@@ -1,9 +1,11 @@
 //! The admin socket: any bytes as a request's line, and as an answer that a client reads.
 
+use sickbay::config;
 use sickbay::control::client;
 use sickbay::control::drops::DropView;
 use sickbay::control::host::{ControlError, Host};
 use sickbay::control::journal::Journal;
+use sickbay::control::members::{MemberChange, MembersChanged, NewBackend, Reloaded};
 use sickbay::control::pattern::Pattern;
 use sickbay::control::protocol::{self, ErrorReply, PROTOCOL, ResponseLine};
 use sickbay::control::view::{BackendView, FlowView, ServiceView, StatusView};
@@ -70,6 +72,23 @@ impl Fixed {
     }
 }
 
+impl Fixed {
+    /// Reads them as the agent does, and keeps none.
+    fn add(&self, pool: &str, backends: &[NewBackend]) -> Result<MembersChanged, ControlError> {
+        if pool != self.backend.pool {
+            let what = format!("there is no pool {pool:?}");
+            return Err(ControlError::Refused { what });
+        }
+        let mut names = Vec::new();
+        for new in backends {
+            let newcomer = config::newcomer(&new.address, new.name.as_deref(), new.weight)
+                .map_err(|what| ControlError::Refused { what })?;
+            names.push(format!("{pool}.{}", newcomer.called()));
+        }
+        Ok(MembersChanged { names, notes: Vec::new() })
+    }
+}
+
 const BACKEND: &str = r#"{"name":"web.b1","pool":"web","address":"192.0.2.1:80","weight":1,
     "index":0,"admin":"auto","state":"healthy","takes_new":true,"good":8,"threshold":3,"window":8,
     "registers":{"bits_4":"1","bits_6":"0","bits_U":"0","bits_x":"0","bits_X":"1","bits_r":"0",
@@ -132,5 +151,21 @@ impl Host for Fixed {
 
     fn drops(&self, _: u64) -> Vec<DropView> {
         Vec::new()
+    }
+
+    fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError> {
+        let pattern = match change {
+            MemberChange::Add { pool, backends } => return self.add(pool, backends),
+            MemberChange::Remove { pattern }
+            | MemberChange::Weigh { pattern, .. }
+            | MemberChange::Drain { pattern, .. }
+            | MemberChange::Undrain { pattern } => pattern,
+        };
+        let names = self.set_health(pattern, Override::Auto)?;
+        Ok(MembersChanged { names, notes: Vec::new() })
+    }
+
+    fn reload(&self) -> Result<Reloaded, ControlError> {
+        Ok(Reloaded::default())
     }
 }

@@ -22,6 +22,8 @@ pub const BINARY_VARIABLE: &str = "SICKBAY_BINARY";
 pub const PIN_DIRECTORY: &str = "/sys/fs/bpf/sickbay";
 /// Where the lab's agents put their admin socket, the instance's directory inside.
 pub const RUN_DIRECTORY: &str = "/run/sickbay";
+/// Its configuration's file name.
+const CONFIGURATION: &str = "sickbay.toml";
 /// The agent is up, or gone, within this, busy as the machine may be.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -44,7 +46,7 @@ impl Agent {
     pub fn start(namespace: &Namespace, instance: &str, configuration: &str) -> Result<Self> {
         let directory = private::scratch().join(format!("agent-{instance}-{}", monotonic_ns()));
         fs::create_dir_all(&directory)?;
-        let file = directory.join("sickbay.toml");
+        let file = directory.join(CONFIGURATION);
         fs::write(&file, configuration)?;
         let log = directory.join("log");
         let mut command = Command::new(binary()?);
@@ -100,6 +102,22 @@ impl Agent {
     #[must_use]
     pub fn pin_directory(&self) -> PathBuf {
         Path::new(PIN_DIRECTORY).join(&self.instance)
+    }
+
+    /// Writes its configuration file anew; it reads it when it is told to.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn rewrite(&self, configuration: &str) -> Result<()> {
+        Ok(fs::write(self.log.with_file_name(CONFIGURATION), configuration)?)
+    }
+
+    /// Has it read its configuration again, by SIGHUP.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn hang_up(&self) -> Result<()> {
+        kill(process_of(&self.child), Signal::SIGHUP).context("cannot signal the agent")
     }
 
     /// What it has printed so far.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::agent::{PIN_DIRECTORY, RUN_DIRECTORY};
-use crate::network::{Family, INTERFACE, Network, PORT};
+use crate::network::{Family, INTERFACE, Machine, Network, PORT};
 
 /// Bad results in a row after which [`Configuration::usual`] condemns a healthy backend: with 4 of
 /// 4 good, two bad ones leave 2, which is below 3.
@@ -39,6 +39,14 @@ pub struct Configuration {
     pub mode: &'static str,
     /// `open` or `drop`.
     pub all_sick: &'static str,
+    /// The pool's members as the file has them, a line each; the network's backends when empty.
+    pub members: String,
+    /// The pool's drain.
+    pub drain: &'static str,
+    /// The pool's probe: `web` or `none`.
+    pub pool_probe: &'static str,
+    /// The status that the probe `web` wants.
+    pub expected_response: u16,
 }
 
 impl Configuration {
@@ -52,6 +60,10 @@ impl Configuration {
             program: Program::Xdp,
             mode: "dsr",
             all_sick: "drop",
+            members: String::new(),
+            drain: "5m",
+            pool_probe: "web",
+            expected_response: 200,
         }
     }
 
@@ -72,15 +84,8 @@ impl Configuration {
     /// The file's text for this network.
     #[must_use]
     pub fn text(&self, network: &Network) -> String {
-        let mut backends = String::new();
-        for backend in &network.backends {
-            let address = SocketAddr::new(backend.address(self.family), PORT);
-            let _ = writeln!(
-                backends,
-                "    {{ name = \"{}\", address = \"{address}\" }},",
-                backend.name
-            );
-        }
+        let all = || members(&network.backends, self.family);
+        let backends = if self.members.is_empty() { all() } else { self.members.clone() };
         let program = match self.program {
             Program::Xdp => "xdp\"\nxdp_mode = \"native",
             Program::Tc => "tc",
@@ -96,11 +101,13 @@ shards = 1
 url = \"/healthz\"
 interval = \"{INTERVAL_MS}ms\"
 timeout = \"{TIMEOUT_MS}ms\"
+expected_response = {expected_response}
 window = 4
 threshold = 3
 
 [pool.web]
-probe = \"web\"
+probe = \"{pool_probe}\"
+drain = \"{drain}\"
 backends = [
 {backends}]
 
@@ -116,9 +123,23 @@ interface = \"{INTERFACE}\"
 program = \"{program}\"
 ",
             instance = self.instance,
+            drain = self.drain,
+            pool_probe = self.pool_probe,
+            expected_response = self.expected_response,
             vip = Network::vip(self.family).ip(),
             mode = self.mode,
             all_sick = self.all_sick,
         )
     }
+}
+
+/// Machines as members of a pool, a line each: [`Configuration::members`].
+#[must_use]
+pub fn members(machines: &[Machine], family: Family) -> String {
+    let mut lines = String::new();
+    for machine in machines {
+        let address = SocketAddr::new(machine.address(family), PORT);
+        let _ = writeln!(lines, "    {{ name = \"{}\", address = \"{address}\" }},", machine.name);
+    }
+    lines
 }

@@ -26,6 +26,9 @@ pub mod agent;
 /// Configurations of agents in the usual network.
 pub mod configuration;
 
+/// A network, its servers and an agent.
+pub mod stage;
+
 /// A kernel that lacks a system call, for one command.
 pub mod missing;
 

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::clock::monotonic_ns;
+use anyhow::Result;
+
+use crate::clock::{monotonic_ns, wait_until};
 use crate::connection::{Answer, Connection, Failure};
 use crate::namespace::Namespace;
 use crate::record::{Attempt, Flow, Record};
@@ -88,6 +90,19 @@ impl Load {
     /// Looks at what was done so far. Keep it short: the load waits meanwhile.
     pub fn look<T>(&self, view: impl FnOnce(&Record) -> T) -> T {
         view(&lock(&self.record))
+    }
+
+    /// Waits until that many connections were begun at `from_ns` or later and are over.
+    ///
+    /// # Errors
+    /// When that takes longer than `limit`.
+    pub fn wait_for_connections(&self, count: usize, from_ns: u64, limit: Duration) -> Result<()> {
+        wait_until(&format!("{count} connections are over"), limit, || {
+            let done = self.look(|record| {
+                record.connections().filter(|attempt| from_ns <= attempt.started_ns).count()
+            });
+            (count <= done).then_some(())
+        })
     }
 
     /// Stops the load and returns all that it did.

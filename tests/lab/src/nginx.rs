@@ -1,6 +1,6 @@
 //! A real web server in a namespace: nginx, with nothing on disk outside the scratch directory.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,13 @@ use crate::private;
 /// A machine needs this long at most to start or stop nginx, busy as it may be.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One running nginx. It answers `/healthz` with 200 and every other path with its name, in the
-/// body and in the header `X-Backend`.
+/// Bytes of [`DOWNLOAD`].
+pub const DOWNLOAD_BYTES: u64 = 40 << 20;
+/// A file that each server sends at 4 MiB a second, so in ten.
+pub const DOWNLOAD: &str = "/download";
+
+/// One running nginx. It answers `/healthz` with 200, [`DOWNLOAD`] slowly, and every other path
+/// with its name, in the body and in the header `X-Backend`.
 #[derive(Debug)]
 pub struct Nginx {
     child: Child,
@@ -46,6 +51,8 @@ impl Nginx {
         fs::create_dir_all(&directory)?;
         let configuration = directory.join("nginx.conf");
         fs::write(&configuration, configuration_text(name, port, &directory))?;
+        // It takes no room: nothing was ever written into it.
+        File::create(directory.join(&DOWNLOAD[1..]))?.set_len(DOWNLOAD_BYTES)?;
         let log = directory.join("error.log");
         let mut command = Command::new("nginx");
         command.arg("-p").arg(&directory).arg("-c").arg(&configuration).arg("-e").arg(&log);
@@ -127,6 +134,7 @@ http {{
         listen 0.0.0.0:{port} backlog=1024;
         listen [::]:{port} ipv6only=on backlog=1024;
         location = /healthz {{ return 200 \"ok\\n\"; }}
+        location = {DOWNLOAD} {{ root {directory}; limit_rate 4m; add_header X-Backend {name}; }}
         location / {{ add_header X-Backend {name} always; return 200 \"{name}\\n\"; }}
     }}
 }}

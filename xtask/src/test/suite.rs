@@ -65,9 +65,9 @@ pub(crate) const SUITES: [Suite; 8] = [
     },
     Suite {
         name: "end-to-end",
-        what: "real servers die under load",
-        budget: Duration::from_secs(300),
-        members: Members::Named(&["end_to_end", "real_servers"]),
+        what: "real servers die, come and go under load",
+        budget: Duration::from_secs(480),
+        members: Members::Named(&["end_to_end", "real_servers", "membership"]),
     },
     Suite {
         name: "policies",

@@ -11,6 +11,7 @@ use sickbay_core::prober::Prober;
 
 use super::line::Line;
 use crate::engine::Sink;
+use crate::shard::Roster;
 
 /// The sums of one target. The shard's thread writes them; the printing one reads.
 #[derive(Debug, Default)]
@@ -82,6 +83,8 @@ impl LineSink {
         Self { tallies, lines, count, told, healthy }
     }
 }
+
+impl Roster for LineSink {}
 
 impl Sink for LineSink {
     fn on_change(&mut self, _: &Prober, _: &Change, _: Nanos) {

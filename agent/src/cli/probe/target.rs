@@ -166,6 +166,7 @@ impl Settings {
             endpoints: self.endpoints.iter().map(|(_, endpoint)| endpoint.clone()).collect(),
             targets: (0..self.names.len()).collect(),
             judges: (0..self.names.len()).collect(),
+            owned: (0..).take(self.names.len()).collect(),
         }
     }
 

@@ -185,7 +185,7 @@ impl World {
             Step::Leave(who) => self.leave(who),
             Step::Weigh(who, weight) => {
                 if let Some(life) = self.lives.get(&who) {
-                    self.rig.membership.weigh(life.backend, weight);
+                    self.rig.membership.weigh(life.backend.index(), weight);
                     self.retable();
                 }
             }
@@ -194,7 +194,7 @@ impl World {
                     life.drained = on;
                     let life = *life;
                     self.put_bits(life);
-                    self.rig.membership.set_drained(life.backend, on);
+                    self.rig.membership.set_drained(life.backend.index(), on);
                     self.retable();
                 }
             }

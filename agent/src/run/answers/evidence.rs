@@ -18,8 +18,9 @@ impl Answers {
 
     /// Keeps a sample for whoever asks.
     pub(in crate::run) fn keep_drop(&self, record: &DropRecord) {
-        let services = &self.fleet.services;
-        let service = services.get(record.service as usize).map(|service| service.name.clone());
+        let fleet = self.parts.fleet();
+        let service =
+            fleet.services.get(record.service as usize).map(|service| service.name.clone());
         let backend = (record.backend.generation() != 0)
             .then(|| self.backend_name(record.backend.index()))
             .flatten();
@@ -29,8 +30,9 @@ impl Answers {
 
     /// The name of the backend with this index in the maps, `pool.backend`.
     pub(super) fn backend_name(&self, index: u32) -> Option<String> {
-        let pool = self.fleet.pools.get(self.board.backend(index)?.pool as usize)?;
-        let members = &self.fleet.backends[pool.backends.clone()];
+        let fleet = self.parts.fleet();
+        let pool = fleet.pools.get(self.parts.board.backend(index)?.pool as usize)?;
+        let members = &fleet.backends[pool.backends.clone()];
         let backend = members.iter().find(|backend| backend.index == index)?;
         Some(format!("{}.{}", pool.name, backend.name))
     }

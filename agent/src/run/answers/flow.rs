@@ -25,7 +25,7 @@ impl Answers {
         let mut explainer = self.explainer.lock().unwrap_or_else(PoisonError::into_inner);
         if explainer.is_none() {
             let object = kernel::object().map_err(|error| failed(&error))?;
-            let loaded = Explainer::load(object, &self.fleet.pin_directory);
+            let loaded = Explainer::load(object, &self.parts.fleet().pin_directory);
             *explainer = Some(loaded.map_err(|error| failed(&error))?);
         }
         let explained = explainer.as_mut().map(|explainer| explainer.explain(&frame));
@@ -35,13 +35,14 @@ impl Answers {
     }
 
     fn flow_view(&self, Explanation { facts, verdict }: &Explanation) -> FlowView {
-        let service = self.fleet.services.get(facts.service as usize);
+        let fleet = self.parts.fleet();
+        let service = fleet.services.get(facts.service as usize);
         let mut view = outcome(facts, verdict);
         view.observe = verdict.observe != 0;
         let Some(service) = service else {
             return view;
         };
-        let pool_name = |pool: usize| self.fleet.pools[pool].name.clone();
+        let pool_name = |pool: usize| fleet.pools[pool].name.clone();
         let count = |word: u64| word & u64::from(u32::MAX);
         view.service = Some(FlowServiceView {
             name: service.name.clone(),

@@ -1,0 +1,435 @@
+//! Who belongs to the pools of the running agent: carries out what operators ask, and what time
+//! brings to its end.
+//!
+//! [`Membership`] says what is to be; here it is written, in an order that leaves no packet
+//! without a backend. Those who enter: record and next hop, then bits (by their shard), then slots.
+//! Those who leave: bits, then slots; a drain later slots again, then bits and probes, then record.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sickbay_core::command::Override;
+use sickbay_core::maglev::SLOTS_PER_LIGHTEST;
+use sickbay_core::plan::Nanos;
+use sickbay_shared::abi::{self, BackendCounters, BackendRef};
+
+use super::layout::{self, TableOf};
+use super::parts::Parts;
+use crate::config::{self, PoolDifference};
+use crate::control::host::ControlError;
+use crate::control::journal::{Transition, Why};
+use crate::control::members::{MemberChange, MemberEvent, MembersChanged, Reloaded, StandingView};
+use crate::control::pattern::Pattern;
+use crate::control::view::ProbeState;
+use crate::engine::monotonic_now;
+use crate::fleet::{Backend, Fleet};
+use crate::guard::Guards;
+use crate::membership::{Membership, Rewrite, Standing};
+use crate::shard::RequestError;
+
+/// What time brings to its end.
+mod end;
+/// Backends that enter.
+mod enter;
+/// Those who enter, leave and are weighed at once.
+mod turn;
+
+use turn::{Done, Turn};
+
+/// Who belongs to the pools.
+#[derive(Debug)]
+pub(super) struct Members {
+    parts: Arc<Parts>,
+    /// They count the members too.
+    guards: Option<Arc<Guards>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By fleet pool.
+    pools: Vec<Membership>,
+    /// By backend index.
+    drained: HashMap<u32, Drained>,
+    /// An operator's words, by backend index; those that say nothing are not there.
+    words: HashMap<u32, Override>,
+    /// What the kernel had counted for an index before its present use.
+    counted_before: HashMap<u32, BackendCounters>,
+    /// They are gone, and their shards were not told yet.
+    parting: Vec<(usize, BackendRef)>,
+    /// Pools panic by the number of their members from now on.
+    panics: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Drained {
+    until_ns: Option<Nanos>,
+    /// The time has come, and its flows were told.
+    over: bool,
+}
+
+/// What is shown of backends besides their probes.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    /// By backend index, those that are no plain members.
+    pub(super) standings: HashMap<u32, (StandingView, Option<Nanos>)>,
+    pub(super) words: HashMap<u32, Override>,
+    pub(super) counted_before: HashMap<u32, BackendCounters>,
+}
+
+impl Members {
+    /// The members of the parts' fleet; `pools` by fleet pool.
+    pub(super) fn new(
+        parts: Arc<Parts>,
+        pools: Vec<Membership>,
+        guards: Option<Arc<Guards>>,
+    ) -> Self {
+        Self { parts, guards, state: Mutex::new(State { pools, ..State::default() }) }
+    }
+
+    /// Carries out a change, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Host::change_members`](crate::control::host::Host::change_members).
+    pub(super) fn change(&self, change: &MemberChange) -> Result<MembersChanged, ControlError> {
+        let mut state = self.state();
+        match change {
+            MemberChange::Add { pool, backends } => self.add(&mut state, pool, backends),
+            MemberChange::Remove { pattern } => self.remove(&mut state, pattern),
+            MemberChange::Weigh { pattern, weight } => self.weigh(&mut state, pattern, *weight),
+            MemberChange::Drain { pattern, limit } => self.drain(&mut state, pattern, *limit),
+            MemberChange::Undrain { pattern } => self.undrain(&mut state, pattern),
+        }
+    }
+
+    /// Has the members be those of the fleet `wanted`, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// What differs besides members and weights, and what hinders the agent.
+    pub(super) fn reload(&self, wanted: &Fleet) -> Result<Reloaded, ControlError> {
+        let mut state = self.state();
+        let fleet = self.parts.fleet();
+        let gone = state.leaving();
+        let differences = config::difference(&fleet, &gone, wanted)
+            .map_err(|what| ControlError::Refused { what })?;
+        let now = monotonic_now();
+        let mut turn = Turn::default();
+        let own = |index: u32| {
+            let found = fleet.backends.iter().find(|backend| backend.index == index);
+            found.expect("the difference is told by the fleet's indices").clone()
+        };
+        for PoolDifference { pool, entering, leaving, weighed } in differences {
+            let members = &state.pools[pool];
+            let entering = enter::entering(members, &fleet, pool, entering, &leaving, now)?;
+            turn.entering.push(entering);
+            turn.leaving.extend(leaving.into_iter().map(own));
+            turn.weighed.extend(weighed.into_iter().map(|(index, weight)| (own(index), weight)));
+        }
+        let Done { added, removed, weighed, notes } = self.carry_out(&mut state, &turn)?;
+        Ok(Reloaded { added, removed, weighed, notes })
+    }
+
+    /// An operator's word over a backend was taken by its shard.
+    pub(super) fn set_word(&self, backend: u32, word: Override) {
+        match word {
+            Override::Auto => self.state().words.remove(&backend),
+            word => self.state().words.insert(backend, word),
+        };
+    }
+
+    /// What is shown of all backends.
+    pub(super) fn shown(&self) -> Shown {
+        let state = self.state();
+        let drained = state.drained.iter().map(|(index, drained)| {
+            let view = if drained.over { StandingView::Drained } else { StandingView::Draining };
+            (*index, (view, drained.until_ns))
+        });
+        let seats = state.pools.iter().flat_map(Membership::seats);
+        let leaving = seats.filter_map(|seat| {
+            let gone_ns = seat.gone_ns?;
+            Some((seat.backend.index(), (StandingView::Leaving, Some(gone_ns))))
+        });
+        Shown {
+            standings: drained.chain(leaving).collect(),
+            words: state.words.clone(),
+            counted_before: state.counted_before.clone(),
+        }
+    }
+
+    /// Members of each pool, those that are leaving not among them.
+    pub(super) fn counts(&self) -> Vec<usize> {
+        self.state().pools.iter().map(Membership::member_count).collect()
+    }
+
+    /// First verdicts are there: from now on a pool of which too few take new flows panics. Not
+    /// before: one whose backends have no verdict yet is not one that fell.
+    pub(super) fn begin_panics(&self) {
+        let mut state = self.state();
+        state.panics = true;
+        self.recount(&state, &self.parts.fleet());
+    }
+
+    /// What goes by the number of a pool's members follows.
+    fn recount(&self, state: &State, fleet: &Fleet) {
+        let count = |pool: &Membership| {
+            u32::try_from(pool.member_count()).expect("backends are counted in u32")
+        };
+        let counts: Vec<u32> = state.pools.iter().map(count).collect();
+        if state.panics {
+            layout::lay_out_panics(fleet, &self.parts.board, &counts);
+        }
+        if let Some(guards) = &self.guards {
+            guards.set_members(&counts);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remove(&self, state: &mut State, pattern: &Pattern) -> Result<MembersChanged, ControlError> {
+        let leaving = members_of(state, &self.parts.fleet(), pattern)?;
+        let done = self.carry_out(state, &Turn { leaving, ..Turn::default() })?;
+        Ok(MembersChanged { names: done.removed, notes: done.notes })
+    }
+
+    fn weigh(
+        &self,
+        state: &mut State,
+        pattern: &Pattern,
+        weight: u32,
+    ) -> Result<MembersChanged, ControlError> {
+        if !(1..=1000).contains(&weight) {
+            let mend = "write 1 to 1000; `sickbay backend drain` takes new flows away";
+            return refused(format!("weight {weight} is out of range: {mend}"));
+        }
+        let chosen = members_of(state, &self.parts.fleet(), pattern)?;
+        let weighed = chosen.into_iter().map(|backend| (backend, weight)).collect();
+        let done = self.carry_out(state, &Turn { weighed, ..Turn::default() })?;
+        Ok(MembersChanged { names: done.weighed, notes: done.notes })
+    }
+
+    fn drain(
+        &self,
+        state: &mut State,
+        pattern: &Pattern,
+        limit: Option<Duration>,
+    ) -> Result<MembersChanged, ControlError> {
+        let fleet = self.parts.fleet();
+        let chosen = members_of(state, &fleet, pattern)?;
+        self.set_standings(state, &each(&chosen, Standing::Draining))?;
+        let now = monotonic_now();
+        let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        let until_ns = limit_ns.map(|limit_ns| now.saturating_add(limit_ns));
+        for backend in &chosen {
+            state.drained.insert(backend.index, Drained { until_ns, over: false });
+            state.pools[backend.pool].set_drained(backend.index, true);
+        }
+        self.retable(state, &fleet, &chosen, now);
+        let limit_ms = limit_ns.map(|limit_ns| limit_ns / 1_000_000);
+        self.tell(&fleet, &chosen, now, |_| MemberEvent::DrainBegan { limit_ms });
+        Ok(MembersChanged { names: names(&fleet, &chosen), notes: Vec::new() })
+    }
+
+    fn undrain(
+        &self,
+        state: &mut State,
+        pattern: &Pattern,
+    ) -> Result<MembersChanged, ControlError> {
+        let fleet = self.parts.fleet();
+        let mut chosen = members_of(state, &fleet, pattern)?;
+        chosen.retain(|backend| state.drained.contains_key(&backend.index));
+        if chosen.is_empty() {
+            return refused(format!("none that {:?} matches is drained", pattern.as_str()));
+        }
+        self.set_standings(state, &each(&chosen, Standing::Full))?;
+        let now = monotonic_now();
+        for backend in &chosen {
+            state.drained.remove(&backend.index);
+            state.pools[backend.pool].set_drained(backend.index, false);
+        }
+        self.retable(state, &fleet, &chosen, now);
+        self.tell(&fleet, &chosen, now, |_| MemberEvent::DrainEnded);
+        Ok(MembersChanged { names: names(&fleet, &chosen), notes: Vec::new() })
+    }
+
+    /// Says to whoever owns their bits what flows backends may have; undone when a shard does not
+    /// take it.
+    fn set_standings(&self, state: &State, wanted: &[(u32, Standing)]) -> Result<(), ControlError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let taken = taken(self.parts.with_shards(|shards| shards.set_standings(wanted)));
+        if taken.is_err() {
+            let before: Vec<(u32, Standing)> =
+                wanted.iter().map(|(index, _)| (*index, state.standing(*index))).collect();
+            // The shard that did not take the first will not take this; the others will.
+            let _told_already = self.parts.with_shards(|shards| shards.set_standings(&before));
+            return taken;
+        }
+        self.parts.unprobed.set_standings(wanted);
+        Ok(())
+    }
+
+    /// Has the tables of the pools of `chosen` follow.
+    fn retable(&self, state: &mut State, fleet: &Fleet, chosen: &[Backend], now: Nanos) {
+        for pool in pools_of(chosen) {
+            let slot = self.slot_reader(fleet, pool);
+            let rewrites = state.pools[pool].retable(&slot, now);
+            self.store(fleet, pool, &rewrites);
+        }
+    }
+
+    fn slot_reader<'a>(
+        &'a self,
+        fleet: &'a Fleet,
+        pool: usize,
+    ) -> impl Fn(usize, u32) -> abi::Slot + 'a {
+        let firsts: Vec<u32> =
+            layout::tables_of(fleet, pool).map(|table| table.slot_first).collect();
+        move |table, index| {
+            let slot = self.parts.board.slot(firsts[table] + index);
+            slot.expect("the board has every slot of every table")
+        }
+    }
+
+    fn store(&self, fleet: &Fleet, pool: usize, rewrites: &[Rewrite]) {
+        let tables: Vec<_> = layout::tables_of(fleet, pool).collect();
+        for Rewrite { table, slots } in rewrites {
+            let slot_first = tables[*table].slot_first;
+            for (index, slot) in slots {
+                self.parts.board.write_slots(slot_first + index, &[*slot]);
+            }
+        }
+    }
+
+    /// Tells the journal what became of these.
+    fn tell(
+        &self,
+        fleet: &Fleet,
+        backends: &[Backend],
+        now: Nanos,
+        event: impl Fn(&Backend) -> MemberEvent,
+    ) {
+        for backend in backends {
+            let pool = &fleet.pools[backend.pool];
+            let first = backend.judged.first();
+            let state = first.map_or(ProbeState::Healthy, |judged| {
+                let target = u32::try_from(judged.target).expect("targets are counted in u32");
+                let record = self.parts.board.read_target(target).unwrap_or_default();
+                ProbeState::from_board(record.state).unwrap_or(ProbeState::Unknown)
+            });
+            self.parts.journal.push(Transition {
+                name: format!("{}.{}", pool.name, backend.name).into(),
+                from: state,
+                to: state,
+                why: Why::Operator,
+                cause: String::new(),
+                good: 0,
+                rule: first.map(|judged| fleet.probes[judged.probe].rule.into()),
+                at_ns: now,
+                member: Some(event(backend)),
+            });
+        }
+    }
+
+    /// What will disappoint: tables that have become too small for their shares to be even.
+    fn notes(&self, state: &State, fleet: &Fleet, chosen: &[Backend]) -> Vec<String> {
+        let mut notes = Vec::new();
+        for pool in pools_of(chosen) {
+            let weights: Vec<u32> = state.pools[pool].weights().collect();
+            let total: u64 = weights.iter().copied().map(u64::from).sum();
+            let lightest = u64::from(weights.iter().copied().min().unwrap_or(1));
+            for TableOf { service, slot_count, .. } in layout::tables_of(fleet, pool) {
+                let slots = u64::from(slot_count) * lightest / total.max(1);
+                if slots < SLOTS_PER_LIGHTEST {
+                    notes.push(format!(
+                        "service {}: its {} slots give the lightest of {} backends {slots}: shares \
+                         are uneven by up to one part in {}; a restart makes the table larger",
+                        service.name,
+                        slot_count,
+                        weights.len(),
+                        slots.max(1),
+                    ));
+                }
+            }
+        }
+        notes.iter().for_each(|note| tracing::warn!("{note}"));
+        notes
+    }
+}
+
+/// The members that a pattern matches; one that is leaving is none.
+fn members_of(
+    state: &State,
+    fleet: &Fleet,
+    pattern: &Pattern,
+) -> Result<Vec<Backend>, ControlError> {
+    let leaving = state.leaving();
+    let is_meant = |backend: &&Backend| {
+        pattern.matches(&fleet.pools[backend.pool].name, &backend.name)
+            && !leaving.contains(&backend.index)
+    };
+    let chosen: Vec<Backend> = fleet.backends.iter().filter(is_meant).cloned().collect();
+    if chosen.is_empty() {
+        return Err(ControlError::NoBackendMatches { pattern: pattern.as_str().to_owned() });
+    }
+    Ok(chosen)
+}
+
+impl State {
+    /// The indices of those that are leaving.
+    fn leaving(&self) -> Vec<u32> {
+        let seats = self.pools.iter().flat_map(Membership::seats);
+        seats.filter(|seat| seat.gone_ns.is_some()).map(|seat| seat.backend.index()).collect()
+    }
+
+    /// What flows a backend may have, as its shard was told last.
+    fn standing(&self, index: u32) -> Standing {
+        let mut seats = self.pools.iter().flat_map(Membership::seats);
+        let leaves = seats.any(|seat| seat.backend.index() == index && seat.gone_ns.is_some());
+        match self.drained.get(&index) {
+            Some(Drained { over: true, .. }) => Standing::Over,
+            Some(Drained { over: false, .. }) => Standing::Draining,
+            None if leaves => Standing::Draining,
+            None => Standing::Full,
+        }
+    }
+}
+
+fn each(chosen: &[Backend], standing: Standing) -> Vec<(u32, Standing)> {
+    chosen.iter().map(|backend| (backend.index, standing)).collect()
+}
+
+/// The pools of these, each once.
+fn pools_of(chosen: &[Backend]) -> BTreeSet<usize> {
+    chosen.iter().map(|backend| backend.pool).collect()
+}
+
+/// `pool.backend` of each.
+fn names(fleet: &Fleet, chosen: &[Backend]) -> Vec<String> {
+    let name = |it: &Backend| format!("{}.{}", fleet.pools[it.pool].name, it.name);
+    chosen.iter().map(name).collect()
+}
+
+fn refused<T>(what: String) -> Result<T, ControlError> {
+    Err(ControlError::Refused { what })
+}
+
+/// What an answer of the shards means to an operator.
+fn taken(answer: Option<Result<(), RequestError>>) -> Result<(), ControlError> {
+    match answer {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error @ (RequestError::Busy { .. } | RequestError::Full { .. }))) => {
+            Err(ControlError::Busy { what: error.to_string() })
+        }
+        Some(Err(error)) => Err(ControlError::Failed { what: error.to_string() }),
+        None => {
+            let what = "no shard is running: the agent is starting or stopping".to_owned();
+            Err(ControlError::Busy { what })
+        }
+    }
+}
