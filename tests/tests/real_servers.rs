@@ -145,4 +145,24 @@ backends = [
     is("socket", "healthy", "Status 200");
     servers.nginx.stop().unwrap();
     is("nginx", "sick", "Open error 111 (Connection refused)");
+    members_of_a_pool_that_is_only_probed(&agent, &format!("unix:{}", socket.display()));
+    is("socket", "healthy", "Status 200");
+    is("void", "sick", "Open error 111 (Connection refused)");
+}
+
+/// All of them may leave; what was a member comes back as it was, and a unix socket comes anew.
+fn members_of_a_pool_that_is_only_probed(agent: &Agent, socket: &str) {
+    let say = |words: &[&str]| {
+        let output = agent.ask(&[&["backend"], words].concat()).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(say(&["remove", "web.*"]).lines().count(), 4);
+    assert_eq!(say(&["add", "web", socket]), "web.socket added\n");
+    assert_eq!(say(&["add", "web", "unix:@void", "--name", "void"]), "web.void added\n");
+    assert_eq!(say(&["drain", "web.void"]), "web.void draining\n");
+    let standing = |name: &str| agent.ask_json(&["backend", "list", name]).unwrap()[0].clone();
+    assert_eq!(standing("web.void")["standing"], "draining");
+    assert_eq!(standing("web.nginx")["standing"], "leaving");
+    assert_eq!(standing("web.socket")["standing"], "member");
 }

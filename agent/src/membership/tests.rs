@@ -77,6 +77,17 @@ impl Rig {
     }
 }
 
+#[test]
+fn last_member_may_leave_a_pool_without_tables() {
+    let mut rig = Rig::new(1, 64, Vec::new());
+    let first = rig.membership.seats()[0].backend;
+    rig.leave(first);
+    assert_eq!(rig.retable(), 0);
+    assert_eq!(rig.membership.member_count(), 0);
+    assert_eq!(rig.pass(DRAIN), [first]);
+    assert_eq!(rig.enter(2).map(Entered::backend), Ok(BackendRef::new(65, 1)));
+}
+
 fn table() -> Table {
     Table::new(7, 1021, DRAIN, false)
 }
