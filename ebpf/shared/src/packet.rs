@@ -208,30 +208,34 @@ const _: () = assert!(transport::TCP_BYTES <= HEADERS_BYTES_MAX - TRANSPORT_OFFS
 /// Why the packet is passed unread.
 #[inline(always)]
 pub fn parse<P: Packet>(packet: &P) -> Result<Headers, Unread> {
+    let mut headers = Headers::EMPTY;
+    parse_into(packet, &mut headers).map(|()| headers)
+}
+
+/// [`parse`] into empty headers, written as they are found. Of a packet that is not read, what they
+/// say is void.
+#[inline(always)]
+fn parse_into<P: Packet>(packet: &P, headers: &mut Headers) -> Result<(), Unread> {
     // Not the first byte alone: the verifier takes no proof that a single one is there.
     let ethernet: [u8; ETHERNET_BYTES] = packet.bytes(0).ok_or(Unread::Truncated)?;
     if (ethernet[0] | ethernet[SOURCE_MAC_OFFSET]) & MAC_GROUP != 0 {
         return Err(Unread::NotRead);
     }
     let (ethertype, start) = network(packet)?;
-    let mut headers = match ethertype {
-        ETHERTYPE_IPV4 => ipv4::parse(packet, start)?,
-        ETHERTYPE_IPV6 => ipv6::parse(packet, start)?,
-        _ => return Err(Unread::NotIp),
-    };
     headers.size_bytes = packet.size_bytes();
-    Ok(headers)
+    match ethertype {
+        ETHERTYPE_IPV4 => ipv4::parse(packet, start, headers),
+        ETHERTYPE_IPV6 => ipv6::parse(packet, start, headers),
+        _ => Err(Unread::NotIp),
+    }
 }
 
-/// [`parse`] for whom a number must do: 0 when the headers were read, else what stands for the
-/// reason.
+/// [`parse`] into empty headers, for whom a number must do: 0 when they were read, else what stands
+/// for the reason.
 #[inline(always)]
 pub fn read_into<P: Packet>(packet: &P, headers: &mut Headers) -> u32 {
-    match parse(packet) {
-        Ok(read) => {
-            *headers = read;
-            0
-        }
+    match parse_into(packet, headers) {
+        Ok(()) => 0,
         Err(reason) => reason.number(),
     }
 }

@@ -42,6 +42,32 @@ impl Flow {
         Self { key, protocol, family: 6, reserved: [0; 2] }
     }
 
+    /// Names an IPv4 flow in place of none, still without ports.
+    #[inline(always)]
+    pub(super) const fn name_v4(&mut self, source: u32, destination: u32, protocol: u8) {
+        self.key[0] = source;
+        self.key[1] = destination;
+        self.key[3] = u32::from_ne_bytes([protocol, 0, 0, 0]);
+        self.protocol = protocol;
+        self.family = 4;
+    }
+
+    /// Names an IPv6 flow in place of none, still without ports.
+    #[inline(always)]
+    pub(super) const fn name_v6(&mut self, addresses: [u32; 8], protocol: u8) {
+        let [a, b, c, d, e, f, g, h] = addresses;
+        self.key = [a, b, c, d, e, f, g, h, 0, u32::from_ne_bytes([protocol, 0, 0, 0])];
+        self.protocol = protocol;
+        self.family = 6;
+    }
+
+    /// Names what stands behind an IPv6 flow's extension headers.
+    #[inline(always)]
+    pub(super) const fn rename_protocol_v6(&mut self, protocol: u8) {
+        self.key[9] = u32::from_ne_bytes([protocol, 0, 0, 0]);
+        self.protocol = protocol;
+    }
+
     /// The bytes of the [`ServiceKey`](crate::abi::ServiceKey) that the flow's service stands
     /// under.
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! quotes: the VIP, in whose name a backend answered. Whether the flow's service, its state and its
 //! sequence numbers bear it out is for the backend to see, which has them.
 
-use super::{Flow, Headers, Kind, Layout, Packet, Unread, ipv4, ipv6};
+use super::{Headers, Kind, Layout, Packet, Unread, ipv4, ipv6};
 
 /// Bytes of every ICMP header; an error quotes the packet it tells of behind it.
 pub(super) const BYTES: usize = 8;
@@ -21,37 +21,48 @@ const V6_UNREACHABLE: u8 = 1;
 const V6_PARAMETER_PROBLEM: u8 = 4;
 const V6_ECHO_REQUEST: u8 = 128;
 
+/// `own` is the packet's destination, whose flow `headers` name as yet.
 #[inline(always)]
 pub(super) fn parse_v4<P: Packet>(
     packet: &P,
-    flow: Flow,
+    own: u32,
     whole: bool,
-    layout: Layout,
-) -> Result<Headers, Unread> {
-    let own = match message(packet, whole, &layout)? {
-        ECHO_REQUEST => return Ok(headers(flow, Kind::EchoRequest, layout)),
-        UNREACHABLE | TIME_EXCEEDED | PARAMETER_PROBLEM => flow.key[1],
+    headers: &mut Headers,
+) -> Result<(), Unread> {
+    match message(packet, whole, &headers.layout)? {
+        ECHO_REQUEST => {
+            headers.kind = Kind::EchoRequest;
+            return Ok(());
+        }
+        UNREACHABLE | TIME_EXCEEDED | PARAMETER_PROBLEM => {}
         _ => return Err(Unread::IcmpUnrelated),
-    };
-    let quoted = ipv4::flow_of_quoted(packet, layout.transport() + BYTES, own);
-    quoted.map_or(Err(Unread::IcmpUnrelated), |flow| Ok(headers(flow, Kind::IcmpError, layout)))
+    }
+    let quoted = ipv4::flow_of_quoted(packet, headers.layout.transport() + BYTES, own);
+    headers.flow = quoted.ok_or(Unread::IcmpUnrelated)?;
+    headers.kind = Kind::IcmpError;
+    Ok(())
 }
 
+/// `own` is the packet's destination, whose flow `headers` name as yet.
 #[inline(always)]
 pub(super) fn parse_v6<P: Packet>(
     packet: &P,
-    flow: Flow,
+    own: [u32; 4],
     whole: bool,
-    layout: Layout,
-) -> Result<Headers, Unread> {
-    let [_, _, _, _, a, b, c, d, _, _] = flow.key;
-    match message(packet, whole, &layout)? {
-        V6_ECHO_REQUEST => return Ok(headers(flow, Kind::EchoRequest, layout)),
+    headers: &mut Headers,
+) -> Result<(), Unread> {
+    match message(packet, whole, &headers.layout)? {
+        V6_ECHO_REQUEST => {
+            headers.kind = Kind::EchoRequest;
+            return Ok(());
+        }
         V6_UNREACHABLE..=V6_PARAMETER_PROBLEM => {}
         _ => return Err(Unread::IcmpUnrelated),
     }
-    let quoted = ipv6::flow_of_quoted(packet, layout.transport() + BYTES, [a, b, c, d]);
-    quoted.map_or(Err(Unread::IcmpUnrelated), |flow| Ok(headers(flow, Kind::IcmpError, layout)))
+    let quoted = ipv6::flow_of_quoted(packet, headers.layout.transport() + BYTES, own);
+    headers.flow = quoted.ok_or(Unread::IcmpUnrelated)?;
+    headers.kind = Kind::IcmpError;
+    Ok(())
 }
 
 /// The message's type.
@@ -66,9 +77,4 @@ fn message<P: Packet>(packet: &P, whole: bool, layout: &Layout) -> Result<u8, Un
     // With its code, because the verifier takes no proof that a single byte is there.
     let [message, _] = packet.bytes(layout.transport()).ok_or(Unread::Truncated)?;
     Ok(message)
-}
-
-#[inline(always)]
-const fn headers(flow: Flow, kind: Kind, layout: Layout) -> Headers {
-    Headers { flow, layout, kind, ..Headers::EMPTY }
 }

@@ -12,7 +12,11 @@ const FRAGMENT_OFFSET: u16 = 0x1fff;
 const FRAGMENT_MORE: u16 = 0x2000;
 
 #[inline(always)]
-pub(super) fn parse<P: Packet>(packet: &P, start: usize) -> Result<Headers, Unread> {
+pub(super) fn parse<P: Packet>(
+    packet: &P,
+    start: usize,
+    headers: &mut Headers,
+) -> Result<(), Unread> {
     let header: [u32; BYTES_MIN / 4] = packet.words(start).ok_or(Unread::Truncated)?;
     let [_, _, total_high, total_low] = header[0].to_ne_bytes();
     let header_bytes = header_bytes(header[0])?;
@@ -21,26 +25,29 @@ pub(super) fn parse<P: Packet>(packet: &P, start: usize) -> Result<Headers, Unre
     if end < transport || (packet.size_bytes() as usize) < end {
         return Err(Unread::Truncated);
     }
-    let layout = Layout::new(start, transport, end);
+    headers.layout = Layout::new(start, transport, end);
     let protocol = protocol(header[2]);
-    let [identification_high, identification_low, _, _] = header[1].to_ne_bytes();
-    let identification = u32::from_ne_bytes([identification_high, identification_low, 0, 0]);
+    headers.flow.name_v4(header[3], header[4], protocol);
     let fragment = fragment(header[1]);
-    let flow = Flow::v4(header[3], header[4], 0, protocol);
+    if fragment & (FRAGMENT_OFFSET | FRAGMENT_MORE) != 0 {
+        let [identification_high, identification_low, _, _] = header[1].to_ne_bytes();
+        headers.identification =
+            u32::from_ne_bytes([identification_high, identification_low, 0, 0]);
+        headers.kind = Kind::FirstFragment;
+    }
     if fragment & FRAGMENT_OFFSET != 0 {
-        let kind = Kind::LaterFragment;
-        return Ok(Headers { flow, identification, layout, kind, ..Headers::EMPTY });
+        headers.kind = Kind::LaterFragment;
+        return Ok(());
     }
     let whole = fragment & FRAGMENT_MORE == 0;
     if protocol == PROTOCOL_ICMP {
-        return icmp::parse_v4(packet, flow, whole, layout);
+        return icmp::parse_v4(packet, header[4], whole, headers);
     }
     let (ports, tcp_flags) = transport::parse(packet, protocol, transport, end, whole)?;
-    let flow = Flow::v4(header[3], header[4], ports, protocol);
-    let opens = transport::opens(tcp_flags);
-    let kind = if whole { Kind::Whole } else { Kind::FirstFragment };
-    let identification = if whole { 0 } else { identification };
-    Ok(Headers { flow, identification, layout, kind, opens, tcp_flags, ..Headers::EMPTY })
+    headers.flow.key[2] = ports;
+    headers.tcp_flags = tcp_flags;
+    headers.opens = transport::opens(tcp_flags);
+    Ok(())
 }
 
 /// The flow of a packet that stands within another, its sender for the client: turned round. `None`

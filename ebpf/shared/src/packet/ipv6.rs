@@ -26,10 +26,13 @@ const FRAGMENT_OFFSET: u16 = 0xfff8;
 const FRAGMENT_MORE: u16 = 0x0001;
 
 #[inline(always)]
-pub(super) fn parse<P: Packet>(packet: &P, start: usize) -> Result<Headers, Unread> {
+pub(super) fn parse<P: Packet>(
+    packet: &P,
+    start: usize,
+    headers: &mut Headers,
+) -> Result<(), Unread> {
     let header: [u32; BYTES / 4] = packet.words(start).ok_or(Unread::Truncated)?;
     let [_, _, a, b, c, d, e, f, g, h] = header;
-    let (source, destination) = ([a, b, c, d], [e, f, g, h]);
     let [version, _, _, _] = header[0].to_ne_bytes();
     if version >> 4 != 6 {
         return Err(Unread::NotRead);
@@ -39,32 +42,37 @@ pub(super) fn parse<P: Packet>(packet: &P, start: usize) -> Result<Headers, Unre
     if (packet.size_bytes() as usize) < end {
         return Err(Unread::Truncated);
     }
+    // Before the walk, so that nothing of them has to be kept over its call.
+    headers.flow.name_v6([a, b, c, d, e, f, g, h], next);
     let mut walked = Walked::none(start + BYTES, next);
     if is_extension(next) {
         walked = Walked::unpack(packet.walk_extensions(start + BYTES, next));
+        headers.flow.rename_protocol_v6(walked.next);
     }
-    let layout = Layout::new(start, walked.offset, end);
     if walked.state == WALKED_TOO_FAR {
         return Err(Unread::NotRead);
     }
     if walked.state == WALKED_OFF_THE_END || end < walked.offset {
         return Err(Unread::Truncated);
     }
-    let (protocol, identification) = (walked.next, walked.identification);
+    headers.layout = Layout::new(start, walked.offset, end);
+    headers.identification = walked.identification;
     if walked.state == WALKED_LATER_FRAGMENT {
-        let flow = Flow::v6(source, destination, 0, protocol);
-        let kind = Kind::LaterFragment;
-        return Ok(Headers { flow, identification, layout, kind, ..Headers::EMPTY });
+        headers.kind = Kind::LaterFragment;
+        return Ok(());
     }
     let whole = walked.state == WALKED_WHOLE;
-    if protocol == PROTOCOL_ICMPV6 {
-        return icmp::parse_v6(packet, Flow::v6(source, destination, 0, protocol), whole, layout);
+    if walked.next == PROTOCOL_ICMPV6 {
+        return icmp::parse_v6(packet, [e, f, g, h], whole, headers);
     }
-    let (ports, tcp_flags) = transport::parse(packet, protocol, walked.offset, end, whole)?;
-    let flow = Flow::v6(source, destination, ports, protocol);
-    let kind = if whole { Kind::Whole } else { Kind::FirstFragment };
-    let opens = transport::opens(tcp_flags);
-    Ok(Headers { flow, identification, layout, kind, opens, tcp_flags, ..Headers::EMPTY })
+    if !whole {
+        headers.kind = Kind::FirstFragment;
+    }
+    let (ports, tcp_flags) = transport::parse(packet, walked.next, walked.offset, end, whole)?;
+    headers.flow.key[8] = ports;
+    headers.tcp_flags = tcp_flags;
+    headers.opens = transport::opens(tcp_flags);
+    Ok(())
 }
 
 /// The flow of a packet that stands within another, its sender for the client: turned round. `None`
