@@ -1,8 +1,8 @@
 //! The maps as the decision's tables, memory and counters.
 #![expect(unsafe_code, reason = "map values are shared memory; the helpers hand out pointers")]
 
-/// What the verifier checks apart: global functions of numbers.
-mod calls;
+/// What the verifier checks apart: global functions.
+pub(crate) mod calls;
 /// Counters.
 mod counters;
 /// Entries, budgets and records: what the decision leaves behind.
@@ -14,10 +14,10 @@ use aya_ebpf::btf_maps::Array;
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use aya_ebpf::helpers::generated::bpf_ktime_get_coarse_ns;
 use sickbay_shared::abi::{
-    AddressPrefixKey, Backend, BackendRef, FlowEntry, HEADER_HAS_PREFIXES, Pool, PortPrefixKey,
-    Service, ServiceKey, Slot,
+    AddressPrefixKey, Backend, BackendRef, FlowEntry, FragmentEntry, HEADER_HAS_PREFIXES, Pool,
+    PortPrefixKey, Service, ServiceKey, Slot,
 };
-use sickbay_shared::packet::Flow;
+use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use sickbay_shared::select::Choice;
 use sickbay_shared::service::NO_SERVICE;
 use sickbay_shared::tables::{Bitmap, NextHop, Store, Tables};
@@ -146,6 +146,11 @@ impl Tables for Maps {
     }
 
     #[inline(always)]
+    fn fragment(&self, key: &[u32; FLOW_KEY_WORDS]) -> FragmentEntry {
+        memory::fragment(key)
+    }
+
+    #[inline(always)]
     fn now_ns(&self) -> u64 {
         // SAFETY: the helper takes nothing and reads a clock.
         unsafe { bpf_ktime_get_coarse_ns() }
@@ -164,6 +169,11 @@ impl Tables for Maps {
     #[inline(always)]
     fn on_sick(&self, service: u32, backend: BackendRef, is_tcp: bool, now_ns: u64) -> u8 {
         calls::sickbay_on_sick(service, backend.0, u32::from(is_tcp), now_ns) as u8
+    }
+
+    #[inline(always)]
+    fn first_fragment(&self, headers: &Headers, now_ns: u64) -> u64 {
+        calls::sickbay_first_fragment(headers, now_ns)
     }
 
     #[inline(always)]

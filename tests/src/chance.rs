@@ -1,5 +1,7 @@
 //! Random tables and packets from a seed: right, wrong and in between.
 
+/// Fragments, extension headers, ICMP, protocols without ports.
+mod rare;
 /// Services by exact keys and by prefixes, of all policies.
 mod services;
 
@@ -97,8 +99,14 @@ impl World {
         let mut frame = self.client_frame(chance.below(CLIENTS), address, port, protocol);
         frame.flags = chance.one_of(&[0x02, 0x02, 0x02, 0x10, 0x10, 0x18, 0x12, 0x04, 0xc2, 0x00]);
         frame.payload_bytes = chance.below(80) as usize;
+        if chance.happens(30) {
+            rare::make(&mut frame, chance);
+        }
         if chance.happens(20) {
             frame.tags = vec![chance.one_of(&[0x8100, 0x88a8])];
+        }
+        if chance.happens(5) {
+            frame.tags.push(0x8100);
         }
         if chance.happens(20) {
             frame.option_words = chance.below(11) as u8;

@@ -1,5 +1,7 @@
 //! The steering programs in this kernel, run packet by packet over tables that a test gives.
 
+/// Programs on an interface, where real packets come by.
+mod attach;
 /// Elements and entries, read and written one by one.
 mod elements;
 
@@ -14,7 +16,7 @@ use aya::programs::{SchedClassifier, TestRun, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use sickbay_shared::abi::{
     self, Budget, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry, FlowKeyV4, FlowKeyV6,
-    GlobalCounters, Header, Heartbeat,
+    FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat,
 };
 use sickbay_shared::limits::GROUP_WORDS;
 use sickbay_shared::model::{ModelCounters, ModelTables};
@@ -174,6 +176,7 @@ impl Steering {
             self.put_hash(v6, entries_v6);
         }
         self.put_array(abi::EMBRYONIC_SEEN, &[], &[new.embryonic_seen_ns.get()]);
+        self.put_hash(abi::FRAGMENTS, new.fragments.borrow().clone());
         self.zero::<Budget>(abi::BUDGETS, 1);
         self.drops();
         self.held = new;
@@ -224,6 +227,12 @@ impl Steering {
             all.extend(v6.into_iter().map(|(key, entry)| ((store, flow_v6(&key)), entry)));
         }
         all
+    }
+
+    /// Where the first fragments of datagrams went.
+    #[must_use]
+    pub fn fragments(&self) -> HashMap<FragmentKey, FragmentEntry> {
+        self.read_hash(abi::FRAGMENTS)
     }
 
     /// When an embryonic entry was last put or stamped.

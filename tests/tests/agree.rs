@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::env;
 
 use nix::time::{ClockId, clock_gettime};
-use sickbay_shared::abi::{self, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry};
+use sickbay_shared::abi::{
+    self, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry, FragmentEntry, FragmentKey,
+};
 use sickbay_shared::counters::count;
 use sickbay_shared::explain::{facts, verdict};
 use sickbay_shared::model::fixtures::{self, Fate};
-use sickbay_shared::model::{Bytes, ModelCounters};
-use sickbay_shared::packet::Flow;
+use sickbay_shared::model::{Buffer, Bytes, ModelCounters};
+use sickbay_shared::packet::{Flow, Headers, parse};
+use sickbay_shared::reply;
 use sickbay_shared::steer::{Action, Outcome, decide};
 use sickbay_shared::tables::Store;
 use sickbay_tests::chance::{Chance, World};
@@ -71,7 +74,7 @@ fn explanation_agrees_with_the_host_and_changes_nothing() {
         assert_eq!(steering.drops(), [], "batch {batch}");
     }
     println!("explained: {verdicts:?}");
-    assert_eq!(verdicts.len(), 4, "{verdicts:?}");
+    assert_eq!(verdicts.len(), 5, "{verdicts:?}");
 }
 
 #[test]
@@ -127,11 +130,14 @@ fn agree(entrance: Entrance, batches: u32, default_seed: u64) {
 }
 
 /// Each outcome that there is; of a steered packet, each path.
-const OUTCOMES: [&str; 26] = [
+const OUTCOMES: [&str; 33] = [
     "NotIp",
     "NotTcpUdp",
     "NotRead",
     "Truncated",
+    "IcmpUnrelated",
+    "FragmentUnknown",
+    "EchoAnswered",
     "NotService",
     "BrokenTable",
     "NoneTakesNew",
@@ -149,11 +155,15 @@ const OUTCOMES: [&str; 26] = [
     "Entry",
     "Slot",
     "Moved",
+    "Fragment",
+    "IcmpError",
     "entry Untouched",
     "entry Written",
     "entry Refused",
     "entry Promoted",
     "entry Deleted",
+    "fragment Written",
+    "fragment Refused",
 ];
 
 /// How often each action was taken and each outcome came.
@@ -168,9 +178,12 @@ impl Seen {
         let name = match outcome {
             Outcome::Unread(reason) => format!("{reason:?}"),
             Outcome::NotService => "NotService".into(),
+            Outcome::EchoAnswered => "EchoAnswered".into(),
             Outcome::Dropped(dropped) => format!("{:?}", dropped.reason),
             Outcome::Steered(steered) => {
                 *self.outcomes.entry(format!("entry {:?}", steered.entry)).or_default() += 1;
+                let fragment = format!("fragment {:?}", steered.fragment);
+                *self.outcomes.entry(fragment).or_default() += 1;
                 format!("{:?}", steered.path)
             }
         };
@@ -204,6 +217,7 @@ fn run_batch(
     }
     assert_eq!(steering.counters(), counters, "{place}");
     assert_same_entries(&steering.entries(), &world.tables.entries.borrow(), place);
+    assert_same_fragments(&steering.fragments(), &world.tables.fragments.borrow(), place);
     let (kernel, host) = (steering.embryonic_seen_ns(), world.tables.embryonic_seen_ns.get());
     assert!(kernel.abs_diff(host) < SLACK_NS, "{place}: embryonic entries seen {kernel}, {host}");
 }
@@ -227,7 +241,7 @@ fn carried_out(entrance: Entrance, action: Action, frame: &[u8]) -> Ran {
     };
     let action = match action {
         Action::Pass => pass,
-        Action::Drop | Action::Refuse => drop,
+        Action::Drop => drop,
         Action::Forward(next_hop) => {
             frame[..6].copy_from_slice(&next_hop.next_hop.to_le_bytes()[..6]);
             frame[6..12].copy_from_slice(&next_hop.source_mac.to_le_bytes()[..6]);
@@ -237,8 +251,19 @@ fn carried_out(entrance: Entrance, action: Action, frame: &[u8]) -> Ran {
                 Entrance::Tc => TC_REDIRECT,
             }
         }
+        Action::Refuse => return answered(entrance, frame, reply::refuse),
+        Action::AnswerEcho => return answered(entrance, frame, reply::answer_echo),
     };
     Ran { action, frame }
+}
+
+/// What the kernel shows of an answer: the frame that the host makes of this one.
+fn answered(entrance: Entrance, frame: Vec<u8>, answer: fn(&mut Buffer, &Headers) -> bool) -> Ran {
+    let mut buffer = Buffer { frame };
+    let headers = parse(&buffer).expect("what is answered was read");
+    assert!(answer(&mut buffer, &headers), "decided to answer what cannot be");
+    let action = if entrance == Entrance::Xdp { XDP_TX } else { TC_REDIRECT };
+    Ran { action, frame: buffer.frame }
 }
 
 fn assert_same_entries(
@@ -252,6 +277,20 @@ fn assert_same_entries(
         assert_eq!(backends.0, backends.1, "{place}: entry of {flow:?}");
         let apart = kernel.zip(host).map(|(a, b)| a.seen_ns.abs_diff(b.seen_ns));
         assert!(apart < Some(SLACK_NS), "{place}: stamps of {flow:?} are {apart:?} ns apart");
+    }
+}
+
+fn assert_same_fragments(
+    kernel: &HashMap<FragmentKey, FragmentEntry>,
+    host: &HashMap<FragmentKey, FragmentEntry>,
+    place: &str,
+) {
+    let without_time = |entries: &HashMap<FragmentKey, FragmentEntry>| -> HashMap<_, _> {
+        entries.iter().map(|(key, entry)| (*key, (entry.backend, entry.service))).collect()
+    };
+    assert_eq!(without_time(kernel), without_time(host), "{place}");
+    for (key, entry) in kernel {
+        assert!(entry.seen_ns.abs_diff(host[key].seen_ns) < SLACK_NS, "{place}: stamp of {key:?}");
     }
 }
 
@@ -276,14 +315,21 @@ fn run_fixture(steering: &mut Steering, entrance: Entrance, fixture: &fixtures::
     for entry in tables.entries.borrow_mut().values_mut() {
         entry.seen_ns = shifted(entry.seen_ns);
     }
+    for entry in tables.fragments.borrow_mut().values_mut() {
+        entry.seen_ns = shifted(entry.seen_ns);
+    }
     steering.put(&tables);
     let ran = steering.run(entrance, &fixture.frame);
     let mut frame = fixture.frame.clone();
     let action = match (fixture.fate, entrance) {
         (Fate::Pass, Entrance::Xdp) => XDP_PASS,
         (Fate::Pass, Entrance::Tc) => TC_OK,
-        (Fate::Drop | Fate::Refuse, Entrance::Xdp) => XDP_DROP,
-        (Fate::Drop | Fate::Refuse, Entrance::Tc) => TC_SHOT,
+        (Fate::Drop, Entrance::Xdp) => XDP_DROP,
+        (Fate::Drop, Entrance::Tc) => TC_SHOT,
+        (Fate::Answer, entrance) => {
+            frame.clone_from(&fixture.answer);
+            if entrance == Entrance::Xdp { XDP_TX } else { TC_REDIRECT }
+        }
         (Fate::To(index), entrance) => {
             let last = index as u8;
             frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, last, 6, 0, 0, 0, 0, last]);
@@ -301,6 +347,10 @@ fn run_fixture(steering: &mut Steering, entrance: Entrance, fixture: &fixtures::
         steering.entries().iter().map(|((store, _), entry)| (*store, entry.backend)).collect();
     entries.sort_by_key(|(store, _)| *store == Store::Flows);
     assert_eq!(entries, fixture.entries, "{place}");
+    let fragments = steering.fragments();
+    let fragments: Vec<_> =
+        fragments.values().map(|entry| (entry.backend.index(), entry.service)).collect();
+    assert_eq!(fragments, fixture.fragments, "{place}");
     let records: Vec<u8> = steering.drops().iter().map(|record| record.reason).collect();
     assert_eq!(records, fixture.records, "{place}");
 }

@@ -12,6 +12,7 @@ use sickbay_tests::steering::sum;
 
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
 const XDP_REDIRECT: u32 = 4;
 /// Backend indices of the fixtures.
 const BACKENDS: u32 = 128;
@@ -82,13 +83,16 @@ fn fixtures_meet_their_fate_under_libbpf() {
         // The clock goes on here: what has an age is for the test that shifts it.
         let tables = &fixture.tables;
         let aged = !tables.entries.borrow().is_empty()
+            || !tables.fragments.borrow().is_empty()
+            // Nor does anything here take away what a first fragment leaves.
+            || !fixture.fragments.is_empty()
             || tables.services.iter().any(|service| service.stale != 0);
         if aged || tables.full || tables.drops_full || fixture.frame.len() < 15 {
             continue;
         }
         put(&object, &fixture.tables);
         let before = service_counters(&object);
-        let mut output = vec![0; 512];
+        let mut output = vec![0; 2_048];
         let ran_program = program(&object)
             .test_run(ProgramInput {
                 data_in: Some(&fixture.frame),
@@ -98,7 +102,8 @@ fn fixtures_meet_their_fate_under_libbpf() {
             .unwrap();
         let action = match fixture.fate {
             Fate::Pass => XDP_PASS,
-            Fate::Drop | Fate::Refuse => XDP_DROP,
+            Fate::Drop => XDP_DROP,
+            Fate::Answer => XDP_TX,
             Fate::To(_) => XDP_REDIRECT,
         };
         assert_eq!(ran_program.return_value, action, "{}", fixture.description);

@@ -22,8 +22,7 @@ fn ask(from: &Machine, to: SocketAddr) -> Result<Answer, Failure> {
 /// What steering in mode `dsr` does to a packet, done once and for all on the client: the VIP's
 /// packets go to this machine's MAC.
 fn point_vip_at(network: &Network, backend: &Machine) {
-    let link = backend.namespace.tool(&["ip", "-o", "link", "show", INTERFACE]).unwrap();
-    let mac = link.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
+    let mac = backend.mac().unwrap();
     for family in [Family::V4, Family::V6] {
         let vip = Network::vip(family).ip();
         let line = format!("neigh replace {vip} lladdr {mac} dev {INTERFACE}\n");

@@ -32,16 +32,25 @@ pub trait Counters: Sized {
 #[inline(always)]
 pub fn count<C: Counters>(outcome: &Outcome, counters: &C) {
     match outcome {
-        Outcome::Unread(reason) => counters.global(|all| match reason {
-            Unread::NotIp => all.not_ip += 1,
-            Unread::NotTcpUdp => all.not_tcp_udp += 1,
-            Unread::NotRead => all.not_read += 1,
-            Unread::Truncated => all.truncated += 1,
-        }),
+        Outcome::Unread(reason) => count_unread(*reason, counters),
+        Outcome::EchoAnswered => counters.global(|all| all.echo_answered += 1),
         Outcome::NotService => counters.global(|all| all.not_service += 1),
         Outcome::Dropped(dropped) => count_dropped(dropped, counters),
         Outcome::Steered(steered) => count_steered(steered, counters),
     }
+}
+
+/// Moves the counter of a packet that passes for this reason.
+#[inline(always)]
+pub fn count_unread<C: Counters>(reason: Unread, counters: &C) {
+    counters.global(|all| match reason {
+        Unread::NotIp => all.not_ip += 1,
+        Unread::NotTcpUdp => all.not_tcp_udp += 1,
+        Unread::NotRead => all.not_read += 1,
+        Unread::Truncated => all.truncated += 1,
+        Unread::IcmpUnrelated => all.icmp_unrelated += 1,
+        Unread::FragmentUnknown => all.fragment_unknown += 1,
+    });
 }
 
 #[inline(always)]
@@ -112,13 +121,20 @@ pub struct How(pub u32);
 impl How {
     const KNOWN: u32 = 1 << 16;
     const KEPT_ON_SICK: u32 = 1 << 17;
+    const FRAGMENT_WRITTEN: u32 = 1 << 18;
+    const FRAGMENT_REFUSED: u32 = 1 << 19;
 
     #[inline(always)]
     const fn of(steered: &Steered) -> Self {
         let known = if steered.next_hop.is_known() { Self::KNOWN } else { 0 };
         let kept_on_sick = if steered.kept_on_sick { Self::KEPT_ON_SICK } else { 0 };
+        let fragment = match steered.fragment {
+            Entry::Written => Self::FRAGMENT_WRITTEN,
+            Entry::Refused => Self::FRAGMENT_REFUSED,
+            _ => 0,
+        };
         let (path, entry) = (steered.path as u32, steered.entry as u32);
-        Self(path | entry << 8 | known | kept_on_sick)
+        Self(path | entry << 8 | known | kept_on_sick | fragment)
     }
 
     /// Whether the packet followed its slot or its entry, to a backend that is well and known, and
@@ -144,7 +160,11 @@ impl How {
     /// Whether a new flow came.
     #[inline(always)]
     const fn opens(self) -> bool {
-        !(self.came_by(Path::Entry) || self.came_by(Path::Slot) || self.came_by(Path::Moved))
+        !(self.came_by(Path::Entry)
+            || self.came_by(Path::Slot)
+            || self.came_by(Path::Moved)
+            || self.came_by(Path::Fragment)
+            || self.came_by(Path::IcmpError))
     }
 }
 
@@ -170,6 +190,11 @@ pub fn count_how<C: Counters>(
             service.entries_refused += 1;
         } else if how.left_entry(Entry::Promoted) {
             service.promoted += 1;
+        }
+        if how.0 & How::FRAGMENT_WRITTEN != 0 {
+            service.entries_written += 1;
+        } else if how.0 & How::FRAGMENT_REFUSED != 0 {
+            service.entries_refused += 1;
         }
         if how.0 & How::KEPT_ON_SICK != 0 {
             service.kept_on_sick += 1;
@@ -216,6 +241,14 @@ const fn count_path(how: How, service: &mut ServiceCounters) {
     }
     if how.came_by(Path::Moved) {
         service.moved_off_sick += 1;
+        return;
+    }
+    if how.came_by(Path::Fragment) {
+        service.fragments += 1;
+        return;
+    }
+    if how.came_by(Path::IcmpError) {
+        service.icmp_errors += 1;
         return;
     }
     service.new_flows += 1;

@@ -2,11 +2,12 @@
 
 use crate::abi::{
     BIT_ALLOWED, BIT_SERVES_OLD, BIT_TAKES_NEW, BackendRef, DropRecord, Facts, FlowEntry,
-    SERVICE_ECHO, VERDICT_DROPPED, VERDICT_NOT_SERVICE, VERDICT_STEERED, VERDICT_UNREAD, Verdict,
+    FragmentEntry, SERVICE_ECHO, VERDICT_DROPPED, VERDICT_ECHO_ANSWERED, VERDICT_NOT_SERVICE,
+    VERDICT_STEERED, VERDICT_UNREAD, Verdict,
 };
 use crate::budget::Purse;
 use crate::hash::below;
-use crate::packet::{Flow, Packet, parse};
+use crate::packet::{Flow, Headers, Packet};
 use crate::search;
 use crate::service::{self, NO_SERVICE};
 use crate::steer::{self, Outcome, decide, recall};
@@ -16,9 +17,10 @@ use crate::tables::{Bitmap, Memory, Store, Tables, bit};
 #[inline(always)]
 pub fn facts<P: Packet, T: Tables>(packet: &P, tables: &T) -> Facts {
     let nothing = Facts { service: NO_SERVICE, ..Facts::default() };
-    let Ok(headers) = parse(packet) else {
+    let mut headers = Headers::EMPTY;
+    if packet.read_into(&mut headers) != 0 {
         return nothing;
-    };
+    }
     let index = service::find(tables, &headers.flow);
     if index == NO_SERVICE || index == SERVICE_ECHO {
         return Facts { service: index, ..nothing };
@@ -61,6 +63,7 @@ pub fn verdict<P: Packet, T: Tables>(packet: &P, tables: &T) -> Verdict {
             Verdict { outcome: VERDICT_UNREAD, why: reason as u8, ..Verdict::default() }
         }
         Outcome::NotService => Verdict { outcome: VERDICT_NOT_SERVICE, ..Verdict::default() },
+        Outcome::EchoAnswered => Verdict { outcome: VERDICT_ECHO_ANSWERED, ..Verdict::default() },
         Outcome::Dropped(dropped) => Verdict {
             outcome: VERDICT_DROPPED,
             why: dropped.reason as u8,
@@ -115,6 +118,11 @@ impl Memory for Forgetful {
 
     #[inline(always)]
     fn note_embryonic(&self, _: u64) {}
+
+    #[inline(always)]
+    fn write_fragment(&self, _: &Headers, _: FragmentEntry) -> bool {
+        true
+    }
 
     #[inline(always)]
     fn spend(&self, purse: Purse, _: u64) -> bool {

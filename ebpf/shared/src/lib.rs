@@ -27,6 +27,8 @@ pub mod model;
 pub mod packet;
 /// Plain old data: structs as bytes and back, for maps and memory maps.
 pub mod pod;
+/// Answers: a packet turned into the refusal of itself, or an echo request into its reply.
+pub mod reply;
 /// Searches: the loops of choosing, each bounded, each of numbers alone.
 pub mod search;
 /// Choosing a backend for a new flow: the slot's, or one in its place, evenly.

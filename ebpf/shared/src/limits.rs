@@ -29,13 +29,25 @@ pub const SHARDS_MAX: u32 = 256;
 pub const TABLE_SLOTS_MIN: u32 = 1021;
 /// Table slots per backend below which the evenness of Maglev is lost (NSDI'16, section 5.3).
 pub const TABLE_SLOTS_PER_BACKEND: u32 = 100;
-/// VLAN tags that are read through (C widens this to two).
-pub const VLAN_TAGS_MAX: usize = 1;
+/// VLAN tags that are read through.
+pub const VLAN_TAGS_MAX: usize = 2;
+/// Extension headers of one IPv6 packet that are read through.
+pub const EXTENSION_HEADERS_MAX: u32 = 8;
+/// TCP's, UDP's or ICMP's header begins this many bytes from a packet's first, or before.
+pub const TRANSPORT_OFFSET_MAX: usize = 512;
+/// Bytes of a refused packet that ICMP quotes: the answer is at most the 576 bytes that any host
+/// takes (RFC 1812, 4.3.2.3) ...
+pub const QUOTED_V4_BYTES_MAX: usize = 576 - 20 - 8;
+/// ... or the 1,280 that any IPv6 link carries (RFC 4443, 2.4 c).
+pub const QUOTED_V6_BYTES_MAX: usize = 1280 - 40 - 8;
 /// A SYN within this time of the entry its predecessor left is a retransmission of it.
 pub const SYN_RETRANSMIT_NS: u64 = 8_000_000_000;
 /// A SYN's entry is void when its flow has sent nothing else for this long: the handshake has
 /// failed, or has begun anew.
 pub const EMBRYONIC_LIFE_NS: u64 = 60_000_000_000;
+/// A fragment that comes this much later than its datagram's first is another datagram's: the rest
+/// of one follows at once, and identifications come round again.
+pub const FRAGMENT_NS: u64 = 5_000_000_000;
 /// Bytes of the ring buffer [`DROPS`](crate::abi::DROPS): a power of two, whole pages of any size
 /// up to 64 KiB.
 pub const DROPS_BYTES: u32 = 1 << 18;
@@ -54,3 +66,7 @@ const _: () = assert!(DROPS_BYTES.is_power_of_two() && (1 << 16) <= DROPS_BYTES)
 const _: () = assert!(POOL_BACKENDS_MAX <= BACKENDS_MAX);
 const _: () = assert!(POOL_BACKENDS_MAX == 65_536);
 const _: () = assert!(GROUP_WORDS.is_power_of_two() && POOL_GROUPS_MAX.is_power_of_two());
+const _: () = assert!(TRANSPORT_OFFSET_MAX.is_power_of_two());
+// A quotation that was cut off ends on a word.
+const _: () =
+    assert!(QUOTED_V4_BYTES_MAX.is_multiple_of(4) && QUOTED_V6_BYTES_MAX.is_multiple_of(4));

@@ -7,15 +7,18 @@ use std::vec::Vec;
 
 use crate::abi::{
     AddressPrefixKey, Backend, BackendCounters, BackendRef, Budget, DropRecord, FlowEntry,
-    GlobalCounters, Header, POOL_PANICS, Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey,
-    Slot,
+    FragmentEntry, FragmentKey, GlobalCounters, Header, POOL_PANICS, Pool, PortPrefixKey, Service,
+    ServiceCounters, ServiceKey, Slot,
 };
 use crate::counters::Counters;
 use crate::limits::GROUP_WORDS;
 use crate::packet::{Flow, Packet};
 use crate::pod::Pod;
+use crate::reply::Rewrite;
 use crate::tables::{Bitmap, Store};
 
+/// What answers must be.
+pub mod answer;
 /// Packets whose expected fate is written out; run on the host and in the kernel.
 pub mod fixtures;
 /// Frames, header by header, right or wrong.
@@ -62,6 +65,8 @@ pub struct ModelTables {
     pub entries: RefCell<HashMap<(Store, Flow), FlowEntry>>,
     /// When an entry was last put or stamped among the embryonic ones.
     pub embryonic_seen_ns: Cell<u64>,
+    /// Where the first fragments of datagrams went.
+    pub fragments: RefCell<HashMap<FragmentKey, FragmentEntry>>,
     /// What this CPU has spent.
     pub budget: Cell<Budget>,
     /// Records of packets that reached no backend.
@@ -251,5 +256,53 @@ impl Packet for Bytes<'_> {
 
     fn tags_taken_off(&self) -> usize {
         self.tags_taken_off
+    }
+}
+
+/// A packet that can be written, as an answer is.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// The frame.
+    pub frame: Vec<u8>,
+}
+
+impl Packet for Buffer {
+    fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        Bytes::new(&self.frame).bytes(offset)
+    }
+
+    fn words<const N: usize>(&self, offset: usize) -> Option<[u32; N]> {
+        Bytes::new(&self.frame).words(offset)
+    }
+
+    fn size_bytes(&self) -> u32 {
+        self.frame.len() as u32
+    }
+
+    fn tags_taken_off(&self) -> usize {
+        0
+    }
+}
+
+impl Rewrite for Buffer {
+    fn put_words<const N: usize>(&mut self, offset: usize, words: [u32; N]) -> bool {
+        let Some(bytes) = self.frame.get_mut(offset..offset + 4 * N) else {
+            return false;
+        };
+        for (bytes, word) in bytes.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        true
+    }
+
+    fn trim(&mut self, size_bytes: usize) -> bool {
+        self.frame.truncate(size_bytes);
+        true
+    }
+
+    fn grow_front(&mut self, bytes: usize) -> bool {
+        // What stands there is not zero in a driver's buffer either.
+        self.frame.splice(..0, vec![0xee; bytes]);
+        true
     }
 }

@@ -1,18 +1,37 @@
 //! Packets: what the decision reads of them, and nothing it cannot be sure of.
 //!
-//! Read through: Ethernet, at most one VLAN tag, IPv4 with options, IPv6 without extension headers,
-//! TCP and UDP. Everything else is [`Unread`] with its reason, and passes.
+//! Read through: Ethernet, at most two VLAN tags, IPv4 with options, IPv6 with extension headers;
+//! then TCP and UDP with their ports, ICMP's errors as far as the packet they tell of, and its echo
+//! requests. Of every other protocol the addresses are read, of a later fragment what it has in
+//! common with its first. Everything else is [`Unread`] with its reason, and passes.
 
-use crate::abi::FlowKeyV6;
-use crate::limits::VLAN_TAGS_MAX;
+/// Flows, and the keys that stand for them in the maps.
+mod flow;
+/// ICMP: errors, which concern another packet's flow, and echo requests.
+mod icmp;
+/// IPv4, with its options.
+mod ipv4;
+/// IPv6, with its extension headers.
+mod ipv6;
+/// TCP, UDP, and protocols without ports.
+mod transport;
 
+pub use flow::{FLOW_KEY_WORDS, Flow};
+pub use ipv6::walk_extensions;
+
+use crate::limits::{TRANSPORT_OFFSET_MAX, VLAN_TAGS_MAX};
+
+/// IP protocol number of ICMP.
+pub const PROTOCOL_ICMP: u8 = 1;
 /// IP protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;
 /// IP protocol number of UDP.
 pub const PROTOCOL_UDP: u8 = 17;
+/// IP protocol number of ICMPv6.
+pub const PROTOCOL_ICMPV6: u8 = 58;
 
 /// A packet from its Ethernet header on, wherever its bytes are.
-pub trait Packet {
+pub trait Packet: Sized {
     /// The `N` bytes at `offset`; `None` when the packet ends before.
     fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
     /// The `N` words at `offset`, their bytes in the packet's order; `None` when it ends before.
@@ -21,97 +40,154 @@ pub trait Packet {
     fn size_bytes(&self) -> u32;
     /// VLAN tags that the interface took off and carries beside the packet.
     fn tags_taken_off(&self) -> usize;
-}
 
-/// Whose packet it is, as the packet itself says.
-///
-/// Kept as the words of the key it is looked up by, so that the kernel assembles it once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Flow {
-    /// The bytes of a [`FlowKeyV4`](crate::abi::FlowKeyV4) (the first 16, the rest zero) or a [`FlowKeyV6`].
-    pub key: [u32; FLOW_KEY_WORDS],
-    /// IP protocol: [`PROTOCOL_TCP`] or [`PROTOCOL_UDP`].
-    pub protocol: u8,
-    /// 4 or 6.
-    pub family: u8,
-}
-
-/// Words of the longer flow key.
-pub const FLOW_KEY_WORDS: usize = size_of::<FlowKeyV6>() / 4;
-
-impl Flow {
-    /// An IPv4 flow, from addresses and ports (source before destination) as the packet has them.
+    /// [`read_into`], called so that the verifier checks it apart, and whatever follows once and not
+    /// for every kind of packet.
     #[inline(always)]
-    #[must_use]
-    pub const fn v4(source: u32, destination: u32, ports: u32, protocol: u8) -> Self {
-        let last = u32::from_ne_bytes([protocol, 0, 0, 0]);
-        let key = [source, destination, ports, last, 0, 0, 0, 0, 0, 0];
-        Self { key, protocol, family: 4 }
+    fn read_into(&self, headers: &mut Headers) -> u32 {
+        read_into(self, headers)
     }
 
-    /// An IPv6 flow, from addresses and ports (source before destination) as the packet has them.
+    /// [`walk_extensions`], called so that the verifier checks its loop apart; see
+    /// [`Tables::rehash`](crate::tables::Tables::rehash).
     #[inline(always)]
-    #[must_use]
-    pub const fn v6(source: [u32; 4], destination: [u32; 4], ports: u32, protocol: u8) -> Self {
-        let ([a, b, c, d], [e, f, g, h]) = (source, destination);
-        let last = u32::from_ne_bytes([protocol, 0, 0, 0]);
-        Self { key: [a, b, c, d, e, f, g, h, ports, last], protocol, family: 6 }
-    }
-
-    /// The bytes of the [`ServiceKey`](crate::abi::ServiceKey) that the flow's service stands
-    /// under.
-    #[inline(always)]
-    #[must_use]
-    pub const fn service_key(&self) -> [u32; 5] {
-        if self.family == 4 {
-            [self.key[1], 0, 0, 0, self.service_port_protocol_family(self.key[2])]
-        } else {
-            let [_, _, _, _, a, b, c, d, ports, _] = self.key;
-            [a, b, c, d, self.service_port_protocol_family(ports)]
-        }
-    }
-
-    #[inline(always)]
-    const fn service_port_protocol_family(&self, ports: u32) -> u32 {
-        let [_, _, high, low] = ports.to_ne_bytes();
-        u32::from_ne_bytes([high, low, self.protocol, self.family])
+    fn walk_extensions(&self, start: usize, next: u8) -> u64 {
+        walk_extensions(self, start, next)
     }
 }
 
 /// What the decision knows of a packet.
+///
+/// Its bytes are all its own (no padding), because the kernel's verifier lets a function write only
+/// what is written whole.
+#[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// Whose packet it is.
+    /// Whose packet it is; ports are 0 where the packet has none. Of an ICMP error: the flow that
+    /// it tells of, as the client's packets name it.
     pub flow: Flow,
+    /// What the fragments of its datagram have in common, as the packet has it; 0 when it is none.
+    pub identification: u32,
+    /// Where its parts stand.
+    pub layout: Layout,
+    /// What it is of the flow.
+    pub kind: Kind,
     /// TCP with SYN set and ACK clear: the first packet of a connection, or its retransmission.
     pub opens: bool,
+    /// TCP's flags; 0 of other protocols.
+    pub tcp_flags: u8,
+    /// Zero.
+    pub reserved: u8,
+    /// Bytes of the packet, link layer included.
+    pub size_bytes: u32,
 }
 
-/// Why a packet was not read; the order of the checks.
+impl Headers {
+    /// Of no packet: room for those of one. All zero, which is cheap to write.
+    pub const EMPTY: Self = Self {
+        flow: Flow { key: [0; FLOW_KEY_WORDS], protocol: 0, family: 0, reserved: [0; 2] },
+        identification: 0,
+        layout: Layout::new(0, 0, 0),
+        kind: Kind::Whole,
+        opens: false,
+        tcp_flags: 0,
+        reserved: 0,
+        size_bytes: 0,
+    };
+}
+
+/// What a packet is of its flow.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole packet.
+    Whole,
+    /// The first fragment of a datagram: it has the ports.
+    FirstFragment,
+    /// Another fragment of a datagram, without ports.
+    LaterFragment,
+    /// An ICMP error about a packet that somebody sent to the flow's client.
+    IcmpError,
+    /// An ICMP echo request.
+    EchoRequest,
+}
+
+/// Where a packet's parts stand, in bytes from its first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    end: u32,
+    transport: u16,
+    network: u16,
+}
+
+impl Layout {
+    /// See the methods of these names.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(network: usize, transport: usize, end: usize) -> Self {
+        Self { end: end as u32, transport: transport as u16, network: network as u16 }
+    }
+
+    /// The IP header; Ethernet header and tags stand before it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn network(&self) -> usize {
+        // The mask tells the verifier what the parser made sure of; so in the next.
+        self.network as usize & (NETWORK_OFFSETS - 1)
+    }
+
+    /// What stands behind the IP header with its options or extension headers; of an ICMP error,
+    /// the ICMP header. At most [`TRANSPORT_OFFSET_MAX`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn transport(&self) -> usize {
+        self.transport as usize & (2 * TRANSPORT_OFFSET_MAX - 1)
+    }
+
+    /// The end of the IP packet; Ethernet's padding may follow.
+    #[inline(always)]
+    #[must_use]
+    pub const fn end(&self) -> usize {
+        self.end as usize
+    }
+}
+
+const _: () = assert!(size_of::<Headers>() == 64 && size_of::<Layout>() == 8);
+
+/// Why a packet passes, neither steered nor answered.
+#[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
     /// Neither IPv4 nor IPv6.
     NotIp,
-    /// Neither TCP nor UDP.
+    /// To no service, and neither TCP nor UDP. Found by the decision, as are the last two.
     NotTcpUdp,
-    /// What this version does not read through: a fragment, extension headers, a second VLAN tag,
-    /// a header that contradicts itself. Also a frame to a group of stations, which no one may
-    /// forward (RFC 1812, 5.3.4).
+    /// A third VLAN tag, more or longer extension headers than are read through, a header that
+    /// contradicts itself. Also a frame to a group of stations, which no one may forward (RFC 1812,
+    /// 5.3.4), or from one, which no one is.
     NotRead,
     /// Shorter than its headers say.
     Truncated,
+    /// ICMP that concerns no flow of a service and is no echo request to an address that answers
+    /// them; also what of these is fragmented, and echo requests with options.
+    IcmpUnrelated,
+    /// A later fragment whose first was not steered here, or too long ago.
+    FragmentUnknown,
 }
 
 const ETHERNET_BYTES: usize = 14;
 const VLAN_TAG_BYTES: usize = 4;
-const IPV4_BYTES: usize = 20;
-const IPV6_BYTES: usize = 40;
-const TCP_BYTES: usize = 20;
-const UDP_BYTES: usize = 8;
-/// The headers end here at the latest; more of a packet is never looked at.
+/// The IP header begins before this byte.
+const NETWORK_OFFSETS: usize =
+    (ETHERNET_BYTES + VLAN_TAGS_MAX * VLAN_TAG_BYTES).next_power_of_two();
+/// The headers end here at the latest, those of a packet that an ICMP error quotes included; more
+/// of a packet is never looked at.
 pub const HEADERS_BYTES_MAX: usize =
-    ETHERNET_BYTES + VLAN_TAGS_MAX * VLAN_TAG_BYTES + IPV4_BYTES_MAX + TCP_BYTES;
-const IPV4_BYTES_MAX: usize = 60;
+    TRANSPORT_OFFSET_MAX + icmp::BYTES + ipv4::BYTES_MAX + transport::PORTS_BYTES;
+/// The headers of TCP and UDP end here at the latest, behind IPv4 with or IPv6 without more headers.
+pub const HEADERS_BYTES_USUAL: usize =
+    ETHERNET_BYTES + VLAN_TAGS_MAX * VLAN_TAG_BYTES + ipv4::BYTES_MAX + transport::TCP_BYTES;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
@@ -120,12 +196,10 @@ const ETHERTYPE_VLAN: u16 = 0x8100;
 const ETHERTYPE_SERVICE_VLAN: u16 = 0x88a8;
 /// First byte of a MAC: addressed to a group (broadcast or multicast).
 const MAC_GROUP: u8 = 1;
-/// IPv4 flags and offset: more fragments, or not the first.
-const FRAGMENT: u16 = 0x3fff;
-/// Byte 13 of the TCP header.
-const TCP_FLAGS: usize = 13;
-const TCP_SYN: u8 = 0x02;
-const TCP_ACK: u8 = 0x10;
+const SOURCE_MAC_OFFSET: usize = 6;
+
+const _: () = assert!(HEADERS_BYTES_USUAL < HEADERS_BYTES_MAX);
+const _: () = assert!(transport::TCP_BYTES <= HEADERS_BYTES_MAX - TRANSPORT_OFFSET_MAX);
 
 /// Reads a packet's headers.
 ///
@@ -134,110 +208,100 @@ const TCP_ACK: u8 = 0x10;
 /// Why the packet is passed unread.
 #[inline(always)]
 pub fn parse<P: Packet>(packet: &P) -> Result<Headers, Unread> {
-    let ethernet: [u8; ETHERNET_BYTES] = packet.bytes(0).ok_or(Unread::Truncated)?;
-    if ethernet[0] & MAC_GROUP != 0 {
-        return Err(Unread::NotRead);
-    }
-    let ethertype = u16::from_be_bytes([ethernet[12], ethernet[13]]);
-    if !is_vlan(ethertype) {
-        return parse_ip(packet, ethertype, ETHERNET_BYTES);
-    }
-    if VLAN_TAGS_MAX <= packet.tags_taken_off() {
-        return Err(Unread::NotRead);
-    }
-    let tag: [u8; VLAN_TAG_BYTES] = packet.bytes(ETHERNET_BYTES).ok_or(Unread::Truncated)?;
-    let ethertype = u16::from_be_bytes([tag[2], tag[3]]);
-    if is_vlan(ethertype) {
-        return Err(Unread::NotRead);
-    }
-    parse_ip(packet, ethertype, ETHERNET_BYTES + VLAN_TAG_BYTES)
+    let mut headers = Headers::EMPTY;
+    parse_into(packet, &mut headers).map(|()| headers)
 }
 
+/// [`parse`] into empty headers, written as they are found. Of a packet that is not read, what they
+/// say is void.
 #[inline(always)]
-fn parse_ip<P: Packet>(packet: &P, ethertype: u16, start: usize) -> Result<Headers, Unread> {
+fn parse_into<P: Packet>(packet: &P, headers: &mut Headers) -> Result<(), Unread> {
+    // Not the first byte alone: the verifier takes no proof that a single one is there.
+    let ethernet: [u8; ETHERNET_BYTES] = packet.bytes(0).ok_or(Unread::Truncated)?;
+    if (ethernet[0] | ethernet[SOURCE_MAC_OFFSET]) & MAC_GROUP != 0 {
+        return Err(Unread::NotRead);
+    }
+    let (ethertype, start) = network(packet)?;
+    headers.size_bytes = packet.size_bytes();
     match ethertype {
-        ETHERTYPE_IPV4 => parse_ipv4(packet, start),
-        ETHERTYPE_IPV6 => parse_ipv6(packet, start),
+        ETHERTYPE_IPV4 => ipv4::parse(packet, start, headers),
+        ETHERTYPE_IPV6 => ipv6::parse(packet, start, headers),
         _ => Err(Unread::NotIp),
     }
 }
 
+/// [`parse`] into empty headers, for whom a number must do: 0 when they were read, else what stands
+/// for the reason.
 #[inline(always)]
-fn parse_ipv4<P: Packet>(packet: &P, start: usize) -> Result<Headers, Unread> {
-    let header: [u32; IPV4_BYTES / 4] = packet.words(start).ok_or(Unread::Truncated)?;
-    let [version_and_length, _, total_high, total_low] = header[0].to_ne_bytes();
-    let [_, _, fragment_high, fragment_low] = header[1].to_ne_bytes();
-    let [_, protocol, _, _] = header[2].to_ne_bytes();
-    let header_bytes = usize::from(version_and_length & 0x0f) << 2;
-    if version_and_length >> 4 != 4 || header_bytes < IPV4_BYTES {
-        return Err(Unread::NotRead);
+pub fn read_into<P: Packet>(packet: &P, headers: &mut Headers) -> u32 {
+    match parse_into(packet, headers) {
+        Ok(()) => 0,
+        Err(reason) => reason.number(),
     }
-    let transport_bytes = transport_bytes(protocol)?;
-    if u16::from_be_bytes([fragment_high, fragment_low]) & FRAGMENT != 0 {
-        return Err(Unread::NotRead);
+}
+
+impl Unread {
+    /// Not 0.
+    #[inline(always)]
+    const fn number(self) -> u32 {
+        self as u32 + 1
     }
-    let total_bytes = usize::from(u16::from_be_bytes([total_high, total_low]));
-    if total_bytes < header_bytes + transport_bytes
-        || (packet.size_bytes() as usize) < start + total_bytes
-    {
-        return Err(Unread::Truncated);
+
+    /// The reason that [`read_into`] gave a number.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_number(number: u32) -> Self {
+        const NOT_IP: u32 = Unread::NotIp.number();
+        const TRUNCATED: u32 = Unread::Truncated.number();
+        const ICMP_UNRELATED: u32 = Unread::IcmpUnrelated.number();
+        match number {
+            NOT_IP => Self::NotIp,
+            TRUNCATED => Self::Truncated,
+            ICMP_UNRELATED => Self::IcmpUnrelated,
+            // The parser has no other.
+            _ => Self::NotRead,
+        }
     }
-    let (ports, opens) = parse_transport(packet, protocol, start + header_bytes)?;
-    Ok(Headers { flow: Flow::v4(header[3], header[4], ports, protocol), opens })
+}
+
+/// How many of a packet's first bytes [`parse`] may look at, judged by those that can be read now.
+#[inline(always)]
+#[must_use]
+pub fn headers_bytes<P: Packet>(packet: &P) -> usize {
+    let protocol = match network(packet) {
+        Ok((ETHERTYPE_IPV4, start)) => packet.bytes(start + ipv4::PROTOCOL_OFFSET),
+        Ok((ETHERTYPE_IPV6, start)) => packet.bytes(start + ipv6::NEXT_HEADER_OFFSET),
+        _ => return HEADERS_BYTES_USUAL,
+    };
+    match protocol {
+        Some([PROTOCOL_TCP | PROTOCOL_UDP]) => HEADERS_BYTES_USUAL,
+        _ => HEADERS_BYTES_MAX,
+    }
+}
+
+/// The type of what stands behind the VLAN tags, and where.
+#[inline(always)]
+fn network<P: Packet>(packet: &P) -> Result<(u16, usize), Unread> {
+    let mut start = ETHERNET_BYTES;
+    let mut ethertype = ethertype_before(packet, start)?;
+    let mut tags = packet.tags_taken_off();
+    while is_vlan(ethertype) {
+        if VLAN_TAGS_MAX <= tags {
+            return Err(Unread::NotRead);
+        }
+        tags += 1;
+        start += VLAN_TAG_BYTES;
+        ethertype = ethertype_before(packet, start)?;
+    }
+    Ok((ethertype, start))
 }
 
 #[inline(always)]
-fn parse_ipv6<P: Packet>(packet: &P, start: usize) -> Result<Headers, Unread> {
-    let header: [u32; IPV6_BYTES / 4] = packet.words(start).ok_or(Unread::Truncated)?;
-    let [version, _, _, _] = header[0].to_ne_bytes();
-    let [payload_high, payload_low, protocol, _] = header[1].to_ne_bytes();
-    if version >> 4 != 6 || is_extension(protocol) {
-        return Err(Unread::NotRead);
-    }
-    let transport_bytes = transport_bytes(protocol)?;
-    let payload_bytes = usize::from(u16::from_be_bytes([payload_high, payload_low]));
-    if payload_bytes < transport_bytes
-        || (packet.size_bytes() as usize) < start + IPV6_BYTES + payload_bytes
-    {
-        return Err(Unread::Truncated);
-    }
-    let (ports, opens) = parse_transport(packet, protocol, start + IPV6_BYTES)?;
-    let [_, _, a, b, c, d, e, f, g, h] = header;
-    Ok(Headers { flow: Flow::v6([a, b, c, d], [e, f, g, h], ports, protocol), opens })
-}
-
-/// Both ports, and whether the packet opens a connection.
-#[inline(always)]
-fn parse_transport<P: Packet>(
-    packet: &P,
-    protocol: u8,
-    start: usize,
-) -> Result<(u32, bool), Unread> {
-    let [ports] = packet.words(start).ok_or(Unread::Truncated)?;
-    if protocol != PROTOCOL_TCP {
-        return Ok((ports, false));
-    }
-    let [flags] = packet.bytes(start + TCP_FLAGS).ok_or(Unread::Truncated)?;
-    Ok((ports, flags & (TCP_SYN | TCP_ACK) == TCP_SYN))
+fn ethertype_before<P: Packet>(packet: &P, start: usize) -> Result<u16, Unread> {
+    packet.bytes(start - 2).map(u16::from_be_bytes).ok_or(Unread::Truncated)
 }
 
 #[inline(always)]
 const fn is_vlan(ethertype: u16) -> bool {
     matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_SERVICE_VLAN)
-}
-
-#[inline(always)]
-const fn transport_bytes(protocol: u8) -> Result<usize, Unread> {
-    match protocol {
-        PROTOCOL_TCP => Ok(TCP_BYTES),
-        PROTOCOL_UDP => Ok(UDP_BYTES),
-        _ => Err(Unread::NotTcpUdp),
-    }
-}
-
-/// The extension headers behind which TCP or UDP may stand (IANA's registry); an encrypted payload
-/// (50) hides what stands behind it.
-#[inline(always)]
-const fn is_extension(next_header: u8) -> bool {
-    matches!(next_header, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 | 253 | 254)
 }

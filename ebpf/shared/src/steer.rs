@@ -12,12 +12,15 @@
 mod affinity;
 /// Samples of packets that reached no backend.
 mod evidence;
+/// Packets that follow others: fragments, ICMP errors.
+mod following;
 /// What was decided of a packet, and what the entry point does with it.
 mod outcome;
 
 pub use self::affinity::{Found, recall};
 pub use self::evidence::record;
-pub use self::outcome::{Action, Dropped, Entry, Outcome, Path, Reason, Record, Steered};
+pub use self::following::first_fragment;
+pub use self::outcome::{Action, Dropped, Entry, Outcome, Path, Reason, Record, Steered, Step};
 
 use self::affinity::{Change, Kept};
 use crate::abi::{
@@ -26,79 +29,182 @@ use crate::abi::{
 };
 use crate::budget::Purse;
 use crate::hash::{flow_hash, source_hash};
-use crate::packet::{Flow, Headers, PROTOCOL_TCP, Packet, parse};
+use crate::packet::{Flow, Headers, Kind, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Unread};
+use crate::reply::{echo_answerable, refusable};
 use crate::search;
 use crate::select::choose;
 use crate::service::{self, NO_SERVICE};
 use crate::tables::{Bitmap, Memory, Tables, bit};
 
+/// What is made of an outcome, at each place that comes to one.
+///
+/// Handed back and made something of in one place, outcomes of several variants would be merged: LLVM
+/// leaves unset what one of them lacks, and moves it all the same, which the kernel's verifier refuses.
+pub trait End {
+    /// What it is made into.
+    type Made;
+    /// Makes it.
+    fn end(&self, outcome: Outcome) -> Self::Made;
+}
+
+/// Leaves the outcome as it is.
+struct AsItIs;
+
+impl End for AsItIs {
+    type Made = Outcome;
+
+    #[inline(always)]
+    fn end(&self, outcome: Outcome) -> Outcome {
+        outcome
+    }
+}
+
 /// Decides what becomes of a packet, and writes what is to be remembered of its flow.
 #[inline(always)]
 pub fn decide<P: Packet, T: Tables, M: Memory>(packet: &P, tables: &T, memory: &M) -> Outcome {
-    let headers = match parse(packet) {
-        Ok(headers) => headers,
-        Err(reason) => return Outcome::Unread(reason),
-    };
-    let index = service::find(tables, &headers.flow);
-    if index == NO_SERVICE || index == SERVICE_ECHO {
-        return Outcome::NotService;
+    let mut headers = Headers::EMPTY;
+    let unread = packet.read_into(&mut headers);
+    if unread != 0 {
+        return Outcome::Unread(Unread::of_number(unread));
     }
+    decide_read(&headers, tables, memory, &AsItIs)
+}
+
+/// [`decide`] of a packet whose headers were read, to this end.
+#[inline(always)]
+pub fn decide_read<T: Tables, M: Memory, E: End>(
+    headers: &Headers,
+    tables: &T,
+    memory: &M,
+    end: &E,
+) -> E::Made {
+    if headers.kind == Kind::LaterFragment {
+        return follow_first(tables, memory, headers, end);
+    }
+    let index = service::find(tables, &headers.flow);
+    if index == NO_SERVICE || index == SERVICE_ECHO || headers.kind == Kind::EchoRequest {
+        return not_steered(headers, index, end);
+    }
+    steer(tables, memory, headers, index, end)
+}
+
+/// What becomes of a packet that is for no service, or for the address of one and not for it.
+#[inline(always)]
+fn not_steered<E: End>(headers: &Headers, index: u32, end: &E) -> E::Made {
+    if index == SERVICE_ECHO && echo_answerable(headers) {
+        return end.end(Outcome::EchoAnswered);
+    }
+    match headers.kind {
+        Kind::EchoRequest | Kind::IcmpError => end.end(Outcome::Unread(Unread::IcmpUnrelated)),
+        _ if matches!(headers.flow.protocol, PROTOCOL_TCP | PROTOCOL_UDP) => {
+            end.end(Outcome::NotService)
+        }
+        _ => end.end(Outcome::Unread(Unread::NotTcpUdp)),
+    }
+}
+
+/// What becomes of a fragment that is not the first of its datagram.
+#[inline(always)]
+fn follow_first<T: Tables, M: Memory, E: End>(
+    tables: &T,
+    memory: &M,
+    headers: &Headers,
+    end: &E,
+) -> E::Made {
     let now_ns = tables.now_ns();
-    let size_bytes = packet.size_bytes();
-    let mut outcome = steer(tables, memory, &headers, index, size_bytes, now_ns);
-    evidence::sample(memory, &headers.flow, &mut outcome, size_bytes, now_ns);
-    outcome
+    let (index, backend) = following::first(tables, headers, now_ns);
+    match tables.service(index) {
+        Some(service) if in_use(tables, backend) => {
+            let steered =
+                following::steered(tables, service, headers, index, backend, Path::Fragment);
+            end_steered(memory, headers, steered, now_ns, end)
+        }
+        _ => end.end(Outcome::Unread(Unread::FragmentUnknown)),
+    }
 }
 
 #[inline(always)]
-fn steer<T: Tables, M: Memory>(
+fn steer<T: Tables, M: Memory, E: End>(
     tables: &T,
     memory: &M,
     headers: &Headers,
     index: u32,
-    size_bytes: u32,
-    now_ns: u64,
-) -> Outcome {
-    let broken = |observe| {
-        let (reason, backend) = (Reason::BrokenTable, BackendRef::NONE);
+    end: &E,
+) -> E::Made {
+    let now_ns = tables.now_ns();
+    let dropped = |reason, backend, observe| {
         let record = Record::NotTaken;
-        Outcome::Dropped(Dropped { reason, service: index, backend, observe, record })
+        Dropped { reason, service: index, backend, observe, record }
     };
+    let broken = |observe| dropped(Reason::BrokenTable, BackendRef::NONE, observe);
     let Some(service) = tables.service(index) else {
-        return broken(false);
+        return end_dropped(memory, headers, broken(false), now_ns, end);
     };
     let observe = service.mode == MODE_OBSERVE;
     let hash = hash(service, &headers.flow);
     let Some(slot) = search::slot(tables, service.slot_first, service.slot_count, hash) else {
-        return broken(observe);
+        return end_dropped(memory, headers, broken(observe), now_ns, end);
     };
+    if headers.kind == Kind::IcmpError {
+        let backend = following::backend_of_flow(tables, service, headers, slot, now_ns);
+        if !in_use(tables, backend) {
+            return end_dropped(memory, headers, broken(observe), now_ns, end);
+        }
+        let steered = following::steered(tables, service, headers, index, backend, Path::IcmpError);
+        return end_steered(memory, headers, steered, now_ns, end);
+    }
     let found = recall(tables, headers, now_ns);
     let route = route(tables, service, index, headers, slot, &found, hash, now_ns);
     let backend = route.backend;
     if backend == BackendRef::NONE || route.resets {
-        let reason = refusal(memory, service, &route, now_ns);
+        let reason = refusal(headers, memory, service, &route, now_ns);
         if reason == Reason::BackendSick {
             affinity::forget(memory, headers, &found);
         }
-        let record = Record::NotTaken;
-        let dropped = Dropped { reason, service: index, backend, observe, record };
-        return Outcome::Dropped(dropped);
+        return end_dropped(memory, headers, dropped(reason, backend, observe), now_ns, end);
     }
     if !in_use(tables, backend) {
-        return broken(observe);
+        return end_dropped(memory, headers, broken(observe), now_ns, end);
     }
-    Outcome::Steered(Steered {
+    let mut steered = Steered {
         service: index,
         observe,
         backend,
         left: route.left,
         path: route.path,
         entry: affinity::remember(memory, headers, &found, backend, route.change, now_ns),
+        fragment: Entry::Untouched,
         kept_on_sick: route.kept_on_sick,
         next_hop: tables.next_hop(backend.index()),
-        size_bytes,
+        size_bytes: headers.size_bytes,
         record: Record::NotTaken,
-    })
+    };
+    steered.fragment = following::remember_first(memory, headers, &steered, now_ns);
+    end_steered(memory, headers, steered, now_ns, end)
+}
+
+#[inline(always)]
+fn end_dropped<M: Memory, E: End>(
+    memory: &M,
+    headers: &Headers,
+    mut dropped: Dropped,
+    now_ns: u64,
+    end: &E,
+) -> E::Made {
+    dropped.record = evidence::of_dropped(memory, headers, &dropped, now_ns);
+    end.end(Outcome::Dropped(dropped))
+}
+
+#[inline(always)]
+fn end_steered<M: Memory, E: End>(
+    memory: &M,
+    headers: &Headers,
+    mut steered: Steered,
+    now_ns: u64,
+    end: &E,
+) -> E::Made {
+    steered.record = evidence::of_steered(memory, headers, &steered, now_ns);
+    end.end(Outcome::Steered(steered))
 }
 
 /// A flow's hash by the service's rule.
@@ -151,8 +257,9 @@ fn route<T: Tables>(
             return stays;
         }
         let policy = tables.on_sick(index, kept.backend, is_tcp, now_ns);
-        stays.kept_on_sick = policy != ON_SICK_RESET;
-        stays.resets = policy == ON_SICK_RESET;
+        // What may not be answered, the client's own RST above all, stays as it was.
+        stays.resets = policy == ON_SICK_RESET && refusable(headers);
+        stays.kept_on_sick = !stays.resets;
         if policy != ON_SICK_REHASH {
             return stays;
         }
@@ -186,8 +293,15 @@ fn is_sick<T: Tables>(tables: &T, kept: &Kept) -> bool {
 
 /// Why a packet with a route to nowhere is dropped, or by what right it is answered.
 #[inline(always)]
-fn refusal<M: Memory>(memory: &M, service: &Service, route: &Route, now_ns: u64) -> Reason {
-    if !route.resets && service.all_sick != ALL_SICK_RESET {
+fn refusal<M: Memory>(
+    headers: &Headers,
+    memory: &M,
+    service: &Service,
+    route: &Route,
+    now_ns: u64,
+) -> Reason {
+    let refuses = service.all_sick == ALL_SICK_RESET && refusable(headers);
+    if !route.resets && !refuses {
         Reason::NoneTakesNew
     } else if !memory.spend(Purse::Replies, now_ns) {
         Reason::ReplyOverBudget

@@ -3,13 +3,13 @@
 //! In the kernel they are the maps of [`abi`](crate::abi); on the host the model of the tests.
 
 use crate::abi::{
-    AddressPrefixKey, BackendRef, DropRecord, FlowEntry, NEXT_HOP_VALID, Pool, PortPrefixKey,
-    Service, Slot,
+    AddressPrefixKey, BackendRef, DropRecord, FlowEntry, FragmentEntry, NEXT_HOP_VALID, Pool,
+    PortPrefixKey, Service, Slot,
 };
 use crate::budget::Purse;
-use crate::packet::{FLOW_KEY_WORDS, Flow};
+use crate::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use crate::select::{self, Choice};
-use crate::steer::record;
+use crate::steer::{self, record};
 use crate::{search, service};
 
 /// What the decision looks up. A number outside a table reads as nothing there (`None` or 0).
@@ -48,6 +48,9 @@ pub trait Tables: Sized {
     fn entry(&self, flow: &Flow, store: Store) -> FlowEntry;
     /// When an entry was last put or stamped in [`Store::Embryonic`], in ns.
     fn embryonic_seen_ns(&self) -> u64;
+    /// The entry of these bytes of a [`FragmentKey`](crate::abi::FragmentKey); one of
+    /// [`BackendRef::NONE`] when there is none.
+    fn fragment(&self, key: &[u32; FLOW_KEY_WORDS]) -> FragmentEntry;
     /// CLOCK_MONOTONIC_COARSE, in ns.
     fn now_ns(&self) -> u64;
 
@@ -72,6 +75,12 @@ pub trait Tables: Sized {
     #[inline(always)]
     fn on_sick(&self, service: u32, backend: BackendRef, is_tcp: bool, now_ns: u64) -> u8 {
         select::on_sick(self, service, backend, is_tcp, now_ns)
+    }
+
+    /// [`steer::first_fragment`], called so that it is checked apart.
+    #[inline(always)]
+    fn first_fragment(&self, headers: &Headers, now_ns: u64) -> u64 {
+        steer::first_fragment(self, headers, now_ns)
     }
 
     /// [`search::rehash`], called so that it is checked apart.
@@ -115,6 +124,8 @@ pub trait Memory: Sized {
     fn delete_entry(&self, flow: &Flow, store: Store);
     /// Notes that an entry was put or stamped in [`Store::Embryonic`].
     fn note_embryonic(&self, now_ns: u64);
+    /// Writes the entry of a first fragment's datagram; whether it could.
+    fn write_fragment(&self, headers: &Headers, entry: FragmentEntry) -> bool;
     /// [`budget::spend`](crate::budget::spend) on this CPU.
     fn spend(&self, purse: Purse, now_ns: u64) -> bool;
     /// Puts a record where samples of dropped packets are read; whether there was room.

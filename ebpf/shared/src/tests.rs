@@ -6,3 +6,7 @@ mod evenness;
 mod fixtures;
 /// Random histories of health, membership and flows: who must stay, stays.
 mod histories;
+/// What is read of packets, written out.
+mod parsing;
+/// Answers, byte by byte.
+mod replies;

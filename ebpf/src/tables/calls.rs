@@ -1,16 +1,43 @@
 //! What the verifier checks apart: global functions, exported, so that their linkage says so, and
-//! of numbers, which is all that the verifier takes for granted of them.
-#![expect(unsafe_code, reason = "an exported name is a promise that no other has it")]
+//! of numbers and of memory of a known size, which is all that the verifier takes for granted.
+#![expect(unsafe_code, reason = "exported names are promises, and memory comes as pointers")]
 
-use sickbay_shared::abi::BackendRef;
+use sickbay_shared::abi::{BackendRef, FragmentEntry};
 use sickbay_shared::budget::Purse;
-use sickbay_shared::counters::{How, count_how};
-use sickbay_shared::packet::FLOW_KEY_WORDS;
-use sickbay_shared::steer::record;
+use sickbay_shared::counters::{How, count, count_how};
+use sickbay_shared::packet::{FLOW_KEY_WORDS, Headers};
+use sickbay_shared::steer::{End, Outcome, Step, decide_read, record};
 use sickbay_shared::tables::Bitmap;
-use sickbay_shared::{search, select, service};
+use sickbay_shared::{search, select, service, steer};
 
 use super::{Maps, memory};
+
+/// What is to be done with a packet whose headers were read, all of it counted: a [`Step`]'s number.
+///
+/// Apart for the stack's sake too: what this needs of it is free again for an answer.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn sickbay_decide(headers: *const Headers) -> u32 {
+    // SAFETY: the caller's own, for the time of the call; the verifier wants it not null. So too
+    // in the functions below.
+    let Some(headers) = (unsafe { headers.as_ref() }) else {
+        return Step::DROP.0;
+    };
+    decide_read(headers, &Maps, &Maps, &CountedStep)
+}
+
+/// Of an outcome, its step, once it is counted.
+struct CountedStep;
+
+impl End for CountedStep {
+    type Made = u32;
+
+    #[inline(always)]
+    fn end(&self, outcome: Outcome) -> u32 {
+        count(&outcome, &Maps);
+        Step::of(&outcome).0
+    }
+}
 
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -55,6 +82,32 @@ pub(super) extern "C" fn sickbay_record(
         Some(key) => record(&Maps, key, what, whom, now_ns),
         None => 0,
     }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_first_fragment(headers: *const Headers, now_ns: u64) -> u64 {
+    // SAFETY: see above.
+    match unsafe { headers.as_ref() } {
+        Some(headers) => steer::first_fragment(&Maps, headers, now_ns),
+        None => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_write_fragment(
+    headers: *const Headers,
+    seen_ns: u64,
+    backend: u32,
+    service: u32,
+) -> u32 {
+    // SAFETY: see above.
+    let Some(headers) = (unsafe { headers.as_ref() }) else {
+        return 0;
+    };
+    let entry = FragmentEntry { seen_ns, backend: BackendRef(backend), service };
+    u32::from(memory::write_fragment(&headers.fragment_key(), &entry))
 }
 
 #[unsafe(no_mangle)]

@@ -4,9 +4,11 @@
 use core::ptr::addr_of;
 
 use aya_ebpf::bindings::BPF_ANY;
-use sickbay_shared::abi::{DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6};
+use sickbay_shared::abi::{
+    DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey,
+};
 use sickbay_shared::budget::{self, Purse};
-use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow};
+use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use sickbay_shared::tables::{Memory, Store};
 
 use super::{Maps, calls};
@@ -58,6 +60,12 @@ impl Memory for Maps {
     }
 
     #[inline(always)]
+    fn write_fragment(&self, headers: &Headers, entry: FragmentEntry) -> bool {
+        let FragmentEntry { seen_ns, backend, service } = entry;
+        calls::sickbay_write_fragment(headers, seen_ns, backend.0, service) != 0
+    }
+
+    #[inline(always)]
     fn spend(&self, purse: Purse, now_ns: u64) -> bool {
         calls::sickbay_spend(purse.number(), now_ns) != 0
     }
@@ -95,6 +103,28 @@ pub(super) fn entry(flow: &Flow, store: Store) -> FlowEntry {
     }
 }
 
+/// Writes the entry of a datagram's first fragment; whether it could.
+#[inline(always)]
+pub(super) fn write_fragment(key: &[u32; FLOW_KEY_WORDS], entry: &FragmentEntry) -> bool {
+    maps::FRAGMENTS.insert(fragment_key(key), entry, u64::from(BPF_ANY)).is_ok()
+}
+
+/// The entry of a datagram's first fragment; one of no backend when there is none.
+#[inline(always)]
+pub(super) fn fragment(key: &[u32; FLOW_KEY_WORDS]) -> FragmentEntry {
+    let Some(entry) = maps::FRAGMENTS.get_ptr(fragment_key(key)) else {
+        return FragmentEntry::default();
+    };
+    // SAFETY: as for a flow's entry.
+    unsafe {
+        FragmentEntry {
+            seen_ns: addr_of!((*entry).seen_ns).read_volatile(),
+            backend: addr_of!((*entry).backend).read_volatile(),
+            service: addr_of!((*entry).service).read_volatile(),
+        }
+    }
+}
+
 /// Takes one out of this CPU's purse; whether there was one left.
 #[inline(always)]
 pub(super) fn spend(purse: Purse, now_ns: u64) -> bool {
@@ -113,6 +143,12 @@ fn entry_pointer(flow: &Flow, store: Store) -> Option<*mut FlowEntry> {
         (_, Store::Flows) => maps::FLOWS_V6.get_ptr_mut(key_v6(flow)),
         (_, Store::Embryonic) => maps::EMBRYONIC_V6.get_ptr_mut(key_v6(flow)),
     }
+}
+
+#[inline(always)]
+fn fragment_key(words: &[u32; FLOW_KEY_WORDS]) -> &FragmentKey {
+    // SAFETY: the words are the key's bytes.
+    unsafe { &*words.as_ptr().cast() }
 }
 
 #[inline(always)]

@@ -63,6 +63,16 @@ impl Machine {
             Family::V6 => self.ipv6.into(),
         }
     }
+
+    /// The MAC of its interface.
+    ///
+    /// # Errors
+    /// When the interface is not there.
+    pub fn mac(&self) -> Result<String> {
+        let link = self.namespace.tool(&["ip", "-o", "link", "show", INTERFACE])?;
+        let mac = link.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
+        Ok(mac.with_context(|| format!("no MAC in {link:?}"))?.to_owned())
+    }
 }
 
 /// Client, host and backends around a bridge.

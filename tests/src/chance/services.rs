@@ -10,7 +10,7 @@ use sickbay_shared::abi::{
 };
 use sickbay_shared::packet::{PROTOCOL_TCP, PROTOCOL_UDP};
 
-use super::{Chance, SECOND_NS, World};
+use super::{Chance, SECOND_NS, World, rare};
 use crate::steering::SERVICES;
 
 /// Idle limit of UDP entries in these tables.
@@ -33,6 +33,11 @@ pub(super) fn add(world: &mut World, chance: &mut Chance, members: &[Vec<Backend
         if chance.happens(2) {
             // A key of no service's index.
             world.tables.service_keys.insert(key, chance.one_of(&[SERVICE_ECHO, SERVICES]));
+        }
+        if chance.happens(50) {
+            let protocol = rare::echo_protocol(address);
+            let key = ServiceKey { port: [0; 2], protocol, ..key };
+            world.tables.service_keys.insert(key, SERVICE_ECHO);
         }
         world.services.push((address, port, protocol));
     }

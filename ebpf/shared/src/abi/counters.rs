@@ -27,7 +27,7 @@ pub struct ServiceCounters {
     pub affinity_hit: u64,
     /// Packets of established flows that followed their slot, having no entry.
     pub affinity_miss: u64,
-    /// Entries written.
+    /// Entries written, those of datagrams' first fragments included.
     pub entries_written: u64,
     /// Entries that could not be written, most often because the budget for them was spent.
     pub entries_refused: u64,
@@ -87,12 +87,12 @@ pub struct BackendCounters {
 pub struct GlobalCounters {
     /// Passed: neither IPv4 nor IPv6.
     pub not_ip: u64,
-    /// Passed: neither TCP nor UDP.
+    /// Passed: to no service, and neither TCP nor UDP.
     pub not_tcp_udp: u64,
-    /// Passed: to no service's address, port and protocol.
+    /// Passed: TCP or UDP, to no service's address, port and protocol.
     pub not_service: u64,
-    /// Passed: a fragment, extension headers or a second VLAN tag, which this version does not read
-    /// through; a header that contradicts itself; a frame to a group of stations.
+    /// Passed: a third VLAN tag, more or longer IPv6 extension headers than are read through, a
+    /// header that contradicts itself; a frame to or from a group of stations.
     pub not_read: u64,
     /// Passed: shorter than its headers say.
     pub truncated: u64,
@@ -101,9 +101,9 @@ pub struct GlobalCounters {
     pub broken_table: u64,
     /// Answered: echo requests to a service's address.
     pub echo_answered: u64,
-    /// Passed: later fragments whose first is not known.
+    /// Passed: later fragments whose first was not steered here within five seconds.
     pub fragment_unknown: u64,
-    /// Passed: ICMP that concerns no service's flow.
+    /// Passed: ICMP that concerns no service's flow, and is no echo request that is answered.
     pub icmp_unrelated: u64,
     /// Records that found no room in [`DROPS`](super::DROPS).
     pub drop_records_lost: u64,

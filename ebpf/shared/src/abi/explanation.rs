@@ -92,7 +92,7 @@ pub const BIT_SERVES_OLD: u8 = 2;
 /// A backend's bit in [`ALLOWED`](super::ALLOWED).
 pub const BIT_ALLOWED: u8 = 4;
 
-/// Passed without being read through.
+/// Passed, for the reason that is given.
 pub const VERDICT_UNREAD: u8 = 0;
 /// Passed: to no service.
 pub const VERDICT_NOT_SERVICE: u8 = 1;
@@ -100,6 +100,8 @@ pub const VERDICT_NOT_SERVICE: u8 = 1;
 pub const VERDICT_DROPPED: u8 = 2;
 /// Sent to a backend.
 pub const VERDICT_STEERED: u8 = 3;
+/// Answered: an echo request to the address of a service.
+pub const VERDICT_ECHO_ANSWERED: u8 = 4;
 
 const _: () = {
     assert!(size_of::<Facts>() == 80);

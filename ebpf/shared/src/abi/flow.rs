@@ -62,7 +62,7 @@ pub struct FragmentKey {
     pub destination: [u8; 16],
     /// As the packet has it; IPv4's 16 bits in the first two bytes, the rest zero.
     pub identification: [u8; 4],
-    /// IP protocol.
+    /// IP protocol in IPv4. Zero in IPv6, where a datagram's fragments need not name the same.
     pub protocol: u8,
     /// 4 or 6.
     pub family: u8,

@@ -8,10 +8,16 @@
 
 /// New TCP flows when no backend takes any.
 mod all_sick;
+/// Refusals and echo replies.
+mod answers;
 /// Entries of SYNs, and how they come to last.
 mod embryonic;
 /// Established TCP flows: they stay.
 mod established;
+/// Fragments: the first decides, the others follow.
+mod fragments;
+/// ICMP errors: they follow the flow they tell of.
+mod icmp_errors;
 /// New TCP flows: whom they go to while some backend takes new flows.
 mod new_flows;
 /// Services that only observe, and tables that contradict each other.
@@ -22,6 +28,8 @@ mod on_sick;
 mod policies;
 /// Services of address and port prefixes.
 mod prefixes;
+/// Packets that are read through to their flow, however they are wrapped.
+mod read_through;
 /// Datagrams, which have no beginning and no end.
 mod udp;
 /// Packets that no service is concerned with: not read through, or to none.
@@ -33,15 +41,17 @@ use std::vec;
 use std::vec::Vec;
 
 use super::ModelTables;
-use super::frame::{ACK, Frame, SYN};
+use super::answer::{echo_reply, rst, unreachable};
+use super::frame::{ACK, Extension, FIN, Frame, RST, SYN};
 use crate::abi::{
     ALL_SICK_DROP, ALL_SICK_OPEN, ALL_SICK_RESET, AddressPrefixKey, BackendCounters, BackendRef,
     DROP_BACKEND_SICK_RESET, DROP_BROKEN_TABLE, DROP_NONE_TAKES_NEW, DROP_NONE_TAKES_NEW_REFUSED,
     DROP_REPLY_OVER_BUDGET, DROP_UNRESOLVED, FlowEntry, GlobalCounters, HEADER_HAS_PREFIXES,
     MODE_DSR, MODE_OBSERVE, NEXT_HOP_VALID, ON_SICK_KEEP, ON_SICK_REHASH, ON_SICK_RESET, POOL_NONE,
-    PortPrefixKey, STALE_LAST, STALE_OPEN, Service, ServiceCounters, ServiceKey, Slot,
+    PortPrefixKey, SERVICE_ECHO, STALE_LAST, STALE_OPEN, Service, ServiceCounters, ServiceKey,
+    Slot,
 };
-use crate::packet::{Flow, PROTOCOL_TCP, PROTOCOL_UDP};
+use crate::packet::{Flow, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP};
 use crate::tables::{Bitmap, Store};
 
 /// A packet and what must become of it.
@@ -65,6 +75,10 @@ pub struct Fixture {
     pub entries: Vec<(Store, BackendRef)>,
     /// The reasons of the records that are put.
     pub records: Vec<u8>,
+    /// The answer that is made of the packet.
+    pub answer: Vec<u8>,
+    /// The entries of first fragments that are left: backend and service.
+    pub fragments: Vec<(u32, u32)>,
 }
 
 /// What is done with a packet.
@@ -74,8 +88,8 @@ pub enum Fate {
     Pass,
     /// Dropped.
     Drop,
-    /// Refused by an answer.
-    Refuse,
+    /// Turned into its answer.
+    Answer,
     /// Sent to the backend of this index.
     To(u32),
 }
@@ -101,6 +115,10 @@ const BROKEN: u16 = 83;
 #[must_use]
 pub fn all() -> Vec<Fixture> {
     let mut all = unread::all();
+    all.extend(read_through::all());
+    all.extend(answers::all());
+    all.extend(fragments::all());
+    all.extend(icmp_errors::all());
     all.extend(new_flows::all());
     all.extend(all_sick::all());
     all.extend(policies::all());
@@ -150,6 +168,21 @@ impl Fixture {
         self
     }
 
+    fn answers(mut self, answer: Vec<u8>) -> Self {
+        self.answer = answer;
+        self
+    }
+
+    fn follows(mut self, backend: u32, service: u32) -> Self {
+        self.fragments = vec![(backend, service)];
+        self
+    }
+
+    fn global(mut self, global: GlobalCounters) -> Self {
+        self.global = global;
+        self
+    }
+
     fn puts(mut self, records: &[u8]) -> Self {
         self.records = records.to_vec();
         self
@@ -174,6 +207,8 @@ fn fixture(
         backends: Vec::new(),
         entries: Vec::new(),
         records: Vec::new(),
+        answer: Vec::new(),
+        fragments: Vec::new(),
     }
 }
 
@@ -220,6 +255,10 @@ fn world() -> ModelTables {
         tables.put_service(key, service);
     }
     tables.slots.push(Slot::settled(BackendRef::new(SPARE[0], GENERATION)));
+    for (address, family, protocol) in [(vip, 4, PROTOCOL_ICMP), (VIP_V6, 6, PROTOCOL_ICMPV6)] {
+        let key = ServiceKey { address, port: [0; 2], protocol, family };
+        tables.service_keys.insert(key, SERVICE_ECHO);
+    }
     tables
 }
 
@@ -259,9 +298,7 @@ fn syn(port: u16) -> Frame {
 }
 
 fn syn_v6(port: u16) -> Frame {
-    let mut source = VIP_V6;
-    source[15] = 7;
-    Frame::tcp((IpAddr::from(source), CLIENT.1), (IpAddr::from(VIP_V6), port), SYN)
+    Frame::tcp(client_v6(), (IpAddr::from(VIP_V6), port), SYN)
 }
 
 /// An entry of the client's flow, of this age.
@@ -294,6 +331,28 @@ fn enter_in(tables: &mut ModelTables, store: Store, port: u16, backend: u32, age
 fn drain(tables: &mut ModelTables, service: usize, backend: u32) {
     let previous = BackendRef::new(0, GENERATION);
     tables.slots[service] = Slot::new(BackendRef::new(backend, GENERATION), previous);
+}
+
+fn client_v6() -> (IpAddr, u16) {
+    let mut source = VIP_V6;
+    source[15] = 7;
+    (IpAddr::from(source), CLIENT.1)
+}
+
+/// A datagram of the client's.
+fn query() -> Frame {
+    Frame::udp(client(), (IpAddr::from(VIP), DNS))
+}
+
+fn query_v6() -> Frame {
+    Frame::udp(client_v6(), (IpAddr::from(VIP_V6), DNS))
+}
+
+/// The service over UDP has a key of IPv6 too.
+fn serve_v6(tables: &mut ModelTables) {
+    let port = DNS.to_be_bytes();
+    let key = ServiceKey { address: VIP_V6, port, protocol: PROTOCOL_UDP, family: 6 };
+    tables.service_keys.insert(key, 2);
 }
 
 fn sent(bytes: u64) -> ServiceCounters {

@@ -4,20 +4,18 @@ use std::vec::Vec;
 
 use super::{Lie, ModelTables};
 use crate::abi::{
-    AddressPrefixKey, DropRecord, FlowEntry, HEADER_HAS_PREFIXES, Pool, PortPrefixKey, Service,
-    ServiceKey, Slot,
+    AddressPrefixKey, DropRecord, FlowEntry, FragmentEntry, FragmentKey, HEADER_HAS_PREFIXES, Pool,
+    PortPrefixKey, Service, ServiceKey, Slot,
 };
 use crate::budget::{Purse, spend};
-use crate::packet::Flow;
+use crate::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use crate::pod::Pod;
 use crate::service::NO_SERVICE;
 use crate::tables::{Bitmap, Memory, NextHop, Store, Tables};
 
 impl Tables for ModelTables {
     fn service_by_key(&self, key: &[u32; 5]) -> u32 {
-        let bytes: Vec<u8> = key.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let key = ServiceKey::from_bytes(&bytes).expect("twenty bytes");
-        self.service_keys.get(&key).copied().unwrap_or(NO_SERVICE)
+        self.service_keys.get(&of_words::<ServiceKey>(key)).copied().unwrap_or(NO_SERVICE)
     }
 
     fn has_prefixes(&self) -> bool {
@@ -94,6 +92,10 @@ impl Tables for ModelTables {
         if self.tells(Lie::EmbryonicNotLookedAt) { 0 } else { self.embryonic_seen_ns.get() }
     }
 
+    fn fragment(&self, key: &[u32; FLOW_KEY_WORDS]) -> FragmentEntry {
+        self.fragments.borrow().get(&of_words::<FragmentKey>(key)).copied().unwrap_or_default()
+    }
+
     fn now_ns(&self) -> u64 {
         self.clock_ns.get()
     }
@@ -126,6 +128,13 @@ impl Memory for ModelTables {
         self.embryonic_seen_ns.set(now_ns);
     }
 
+    fn write_fragment(&self, headers: &Headers, entry: FragmentEntry) -> bool {
+        if !self.full {
+            self.fragments.borrow_mut().insert(of_words(&headers.fragment_key()), entry);
+        }
+        !self.full
+    }
+
     fn spend(&self, purse: Purse, now_ns: u64) -> bool {
         let mut budget = self.budget.get();
         let spent = spend(&mut budget, &self.header, purse, now_ns);
@@ -139,6 +148,12 @@ impl Memory for ModelTables {
         }
         !self.drops_full
     }
+}
+
+/// A map's key, from the words that the decision makes of it.
+fn of_words<K: Pod>(words: &[u32]) -> K {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    K::from_bytes(&bytes).expect("as many words as the key has")
 }
 
 /// What the longest of `prefixes` that covers `key` stands for. Behind its number of bits, a key is

@@ -1,47 +1,58 @@
 //! Samples of packets that reached no backend: as many a second as the budget allows.
 
-use super::outcome::{Outcome, Reason, Record};
+use super::outcome::{Dropped, Reason, Record, Steered};
 use crate::abi::{
     BackendRef, DROP_BACKEND_SICK_RESET, DROP_BROKEN_TABLE, DROP_NONE_TAKES_NEW,
     DROP_NONE_TAKES_NEW_REFUSED, DROP_REPLY_OVER_BUDGET, DROP_UNRESOLVED, DropRecord,
 };
 use crate::budget::Purse;
-use crate::packet::{FLOW_KEY_WORDS, Flow};
+use crate::packet::{FLOW_KEY_WORDS, Headers};
 use crate::tables::Memory;
 
-/// Puts a record of the packet, if it reached no backend, and notes in the outcome what came of it.
+/// Puts a record of a packet that is dropped or refused; what came of it.
 #[inline(always)]
-pub(super) fn sample<M: Memory>(
+pub(super) fn of_dropped<M: Memory>(
     memory: &M,
-    flow: &Flow,
-    outcome: &mut Outcome,
-    size_bytes: u32,
+    headers: &Headers,
+    dropped: &Dropped,
     now_ns: u64,
-) {
-    let (reason, service, backend, observe) = match outcome {
-        Outcome::Dropped(dropped) => {
-            let reason = match dropped.reason {
-                Reason::BrokenTable => DROP_BROKEN_TABLE,
-                Reason::NoneTakesNew => DROP_NONE_TAKES_NEW,
-                Reason::NoneTakesNewRefused => DROP_NONE_TAKES_NEW_REFUSED,
-                Reason::BackendSick => DROP_BACKEND_SICK_RESET,
-                Reason::ReplyOverBudget => DROP_REPLY_OVER_BUDGET,
-            };
-            (reason, dropped.service, dropped.backend, dropped.observe)
-        }
-        Outcome::Steered(steered) if !steered.next_hop.is_known() => {
-            (DROP_UNRESOLVED, steered.service, steered.backend, steered.observe)
-        }
-        _ => return,
+) -> Record {
+    let reason = match dropped.reason {
+        Reason::BrokenTable => DROP_BROKEN_TABLE,
+        Reason::NoneTakesNew => DROP_NONE_TAKES_NEW,
+        Reason::NoneTakesNewRefused => DROP_NONE_TAKES_NEW_REFUSED,
+        Reason::BackendSick => DROP_BACKEND_SICK_RESET,
+        Reason::ReplyOverBudget => DROP_REPLY_OVER_BUDGET,
     };
-    let what = What { reason, observe, protocol: flow.protocol, family: flow.family, service };
-    let whom = u64::from(backend.0) | u64::from(size_bytes) << 32;
-    let record = Record::named(memory.record(&flow.key, what.number(), whom, now_ns));
-    match outcome {
-        Outcome::Dropped(dropped) => dropped.record = record,
-        Outcome::Steered(steered) => steered.record = record,
-        _ => {}
+    let what = What::of(headers, reason, dropped.observe, dropped.service);
+    sample(memory, headers, &what, dropped.backend, now_ns)
+}
+
+/// Puts a record of a packet that is steered, if its next hop is not known; what came of it.
+#[inline(always)]
+pub(super) fn of_steered<M: Memory>(
+    memory: &M,
+    headers: &Headers,
+    steered: &Steered,
+    now_ns: u64,
+) -> Record {
+    if steered.next_hop.is_known() {
+        return Record::NotTaken;
     }
+    let what = What::of(headers, DROP_UNRESOLVED, steered.observe, steered.service);
+    sample(memory, headers, &what, steered.backend, now_ns)
+}
+
+#[inline(always)]
+fn sample<M: Memory>(
+    memory: &M,
+    headers: &Headers,
+    what: &What,
+    backend: BackendRef,
+    now_ns: u64,
+) -> Record {
+    let whom = u64::from(backend.0) | u64::from(headers.size_bytes) << 32;
+    Record::named(memory.record(&headers.flow.key, what.number(), whom, now_ns))
 }
 
 /// What a record says beside the flow's key, its backend and its size.
@@ -54,6 +65,12 @@ struct What {
 }
 
 impl What {
+    #[inline(always)]
+    const fn of(headers: &Headers, reason: u8, observe: bool, service: u32) -> Self {
+        let flow = &headers.flow;
+        Self { reason, observe, protocol: flow.protocol, family: flow.family, service }
+    }
+
     #[inline(always)]
     const fn number(&self) -> u64 {
         let [a, b, c, d] = self.service.to_le_bytes();

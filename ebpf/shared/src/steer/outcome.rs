@@ -7,10 +7,12 @@ use crate::tables::NextHop;
 /// What was decided of a packet, with all that is counted of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Passed without being read through.
+    /// Passed, for this reason.
     Unread(Unread),
     /// Passed: to no service.
     NotService,
+    /// Answered: an echo request to the address of a service.
+    EchoAnswered,
     /// Dropped or refused, or passed in `observe`.
     Dropped(Dropped),
     /// Sent to a backend, or passed in `observe`, or dropped when its next hop is not known.
@@ -98,6 +100,8 @@ pub struct Steered {
     pub path: Path,
     /// What became of the flow's entry.
     pub entry: Entry,
+    /// The same of the entry by which the rest of a datagram follows its first fragment.
+    pub fragment: Entry,
     /// The backend is sick and keeps the flow.
     pub kept_on_sick: bool,
     /// Where the packet goes.
@@ -134,11 +138,15 @@ pub enum Path {
     Slot,
     /// An established flow whose backend is sick: another that takes new flows (`on_sick = rehash`).
     Moved,
+    /// A later fragment: after the first of its datagram.
+    Fragment,
+    /// An ICMP error: after the flow that it tells of.
+    IcmpError,
 }
 
 impl Path {
     /// All, each at the place of its number.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Current,
         Self::Rehashed,
         Self::Searched,
@@ -150,6 +158,8 @@ impl Path {
         Self::Entry,
         Self::Slot,
         Self::Moved,
+        Self::Fragment,
+        Self::IcmpError,
     ];
 
     /// Whether a new flow that came this way has a backend that takes new flows.
@@ -206,6 +216,8 @@ pub enum Action {
     /// Answer it in the backend's name, so that its sender knows: a RST, or ICMP's port
     /// unreachable. What cannot be answered is dropped.
     Refuse,
+    /// Turn the echo request that it is into its reply, and send it back.
+    AnswerEcho,
     /// Send it to this next hop; nothing but the two MACs changes. The TTL stays: the packet does
     /// not leave its link, and the backend sees what the client sent.
     Forward(NextHop),
@@ -218,6 +230,7 @@ impl Outcome {
     pub const fn action(&self) -> Action {
         match self {
             Self::Unread(_) | Self::NotService => Action::Pass,
+            Self::EchoAnswered => Action::AnswerEcho,
             Self::Dropped(dropped) => dropped.action(),
             Self::Steered(steered) => steered.action(),
         }
@@ -247,5 +260,44 @@ impl Steered {
         } else {
             Action::Drop
         }
+    }
+}
+
+/// An [`Action`] as a number, for a call that is checked apart: of one that sends the packet on, the
+/// backend, whose next hop the caller looks up again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step(pub u32);
+
+impl Step {
+    /// [`Action::Pass`]
+    pub const PASS: Self = Self(0);
+    /// [`Action::Drop`]
+    pub const DROP: Self = Self(1);
+    /// [`Action::Refuse`]
+    pub const REFUSE: Self = Self(2);
+    /// [`Action::AnswerEcho`]
+    pub const ANSWER_ECHO: Self = Self(3);
+    const FORWARD: u32 = 1 << 31;
+
+    /// What the entry point does.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(outcome: &Outcome) -> Self {
+        match (outcome.action(), outcome) {
+            (Action::Forward(_), Outcome::Steered(steered)) => {
+                Self(Self::FORWARD | steered.backend.index())
+            }
+            (Action::Pass, _) => Self::PASS,
+            (Action::Refuse, _) => Self::REFUSE,
+            (Action::AnswerEcho, _) => Self::ANSWER_ECHO,
+            (Action::Drop | Action::Forward(_), _) => Self::DROP,
+        }
+    }
+
+    /// The index of the backend that the packet is sent on to, if it is.
+    #[inline(always)]
+    #[must_use]
+    pub const fn backend_index(self) -> Option<u32> {
+        if self.0 & Self::FORWARD != 0 { Some(self.0 & !Self::FORWARD) } else { None }
     }
 }

@@ -6,15 +6,16 @@ use std::vec::Vec;
 use crate::abi::BackendRef;
 use crate::counters::count;
 use crate::model::fixtures::{Fate, Fixture, all};
-use crate::model::{Bytes, ModelCounters, ModelTables};
-use crate::packet::Packet;
+use crate::model::{Buffer, Bytes, ModelCounters, ModelTables};
+use crate::packet::{Packet, parse};
+use crate::reply::{answer_echo, refuse};
 use crate::steer::{Action, decide};
 use crate::tables::{NextHop, Store};
 
 #[test]
 fn every_fixture_meets_its_fate_and_moves_its_counters_alone() {
     let fixtures = all();
-    assert!(100 <= fixtures.len(), "only {} fixtures", fixtures.len());
+    assert!(230 <= fixtures.len(), "only {} fixtures", fixtures.len());
     for fixture in fixtures {
         run(&fixture);
     }
@@ -28,7 +29,7 @@ fn run(fixture: &Fixture) {
     let action = match fixture.fate {
         Fate::Pass => Action::Pass,
         Fate::Drop => Action::Drop,
-        Fate::Refuse => Action::Refuse,
+        Fate::Answer => return_of_answer(fixture, outcome.action()),
         Fate::To(index) => Action::Forward(NextHop {
             next_hop: u64::from_le_bytes([2, 0, 0, 0, 0, index as u8, 1, 0]),
             source_mac: u64::from_le_bytes([6, 0, 0, 0, 0, index as u8, 0, 0]),
@@ -43,8 +44,26 @@ fn run(fixture: &Fixture) {
     };
     assert_eq!(counters, expected, "{description}: {outcome:?}");
     assert_eq!(left(tables), fixture.entries, "{description}: {outcome:?}");
+    let fragments: Vec<_> = tables.fragments.borrow().values().copied().collect();
+    let fragments: Vec<_> =
+        fragments.iter().map(|entry| (entry.backend.index(), entry.service)).collect();
+    assert_eq!(fragments, fixture.fragments, "{description}: {outcome:?}");
     let reasons: Vec<u8> = tables.drops.borrow().iter().map(|record| record.reason).collect();
     assert_eq!(reasons, fixture.records, "{description}: {outcome:?}");
+}
+
+/// The action that makes of the packet what the fixture says.
+fn return_of_answer(fixture: &Fixture, action: Action) -> Action {
+    let mut buffer = Buffer { frame: fixture.frame.clone() };
+    let headers = parse(&buffer).expect("what is answered was read");
+    let answered = match action {
+        Action::Refuse => refuse(&mut buffer, &headers),
+        Action::AnswerEcho => answer_echo(&mut buffer, &headers),
+        _ => false,
+    };
+    assert!(answered, "{}: {action:?}", fixture.description);
+    assert_eq!(buffer.frame, fixture.answer, "{}", fixture.description);
+    action
 }
 
 /// Where entries are left, and of which backends.
@@ -60,9 +79,9 @@ fn tag_beside_the_packet_counts_as_one() {
     let fixtures = all();
     let tagged = fixtures
         .iter()
-        .find(|fixture| fixture.description.starts_with("one 802.1Q tag"))
+        .find(|fixture| fixture.description.starts_with("two VLAN tags"))
         .expect("a fixture of that name");
     let packet = Bytes { frame: &tagged.frame, tags_taken_off: 1 };
     assert_eq!(decide(&packet, &tagged.tables, &tagged.tables).action(), Action::Pass);
-    assert_eq!(packet.size_bytes(), 58);
+    assert_eq!(packet.size_bytes(), 62);
 }
