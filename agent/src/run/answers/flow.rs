@@ -171,6 +171,8 @@ const fn path_words(path: Path) -> (&'static str, &'static str) {
         Path::Entry => ("entry", "what is remembered of the flow says so"),
         Path::Slot => ("slot", "an established flow of which nothing is remembered: by its slot"),
         Path::Moved => ("moved", "its backend is sick, and on_sick is rehash"),
+        Path::Fragment => ("fragment", "the first fragment of its datagram went there"),
+        Path::IcmpError => ("icmp_error", "the flow that it tells of goes there"),
     }
 }
 
