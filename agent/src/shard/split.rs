@@ -10,7 +10,8 @@ use sickbay_core::plan::{
 };
 use sickbay_shared::limits::SHARDS_MAX;
 
-use super::{ShardPlan, allowed_cpus};
+use super::ShardPlan;
+use super::thread::allowed_cpus;
 use crate::engine::Endpoint;
 use crate::fleet::{Fleet, Target};
 

@@ -43,6 +43,8 @@ pub struct Configuration {
     pub members: String,
     /// The pool's drain.
     pub drain: &'static str,
+    /// Further tables, as text.
+    pub more: String,
 }
 
 impl Configuration {
@@ -58,6 +60,7 @@ impl Configuration {
             all_sick: "drop",
             members: String::new(),
             drain: "5m",
+            more: String::new(),
         }
     }
 
@@ -114,7 +117,8 @@ all_sick = \"{all_sick}\"
 [[attach]]
 interface = \"{INTERFACE}\"
 program = \"{program}\"
-",
+{more}",
+            more = self.more,
             instance = self.instance,
             drain = self.drain,
             vip = Network::vip(self.family).ip(),
