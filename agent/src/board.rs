@@ -206,6 +206,13 @@ impl Board {
         Ok(())
     }
 
+    /// Says that another configuration is in force: the header's generation grows by one.
+    pub fn raise_generation(&self) {
+        const GENERATION_WORD: usize = core::mem::offset_of!(Header, generation) / 8;
+        let words = self.header.words(0).expect("a board has a header");
+        words[GENERATION_WORD].fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The header, as it stands.
     #[must_use]
     pub fn header(&self) -> Header {

@@ -4,19 +4,16 @@
 //! owner. [`Shards`] runs them, routes what operators say to the owner, has backends join and part,
 //! and notices when a shard dies.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
+use crossbeam::channel::{Sender, TrySendError, bounded};
 use sickbay_core::command::Override;
 use sickbay_core::plan::Plan;
 
-use crate::engine::{Counters, Endpoint, Engine, EngineError, Histograms, Sink};
+use crate::engine::{Counters, Endpoint, EngineError, Histograms, Sink};
 use crate::membership::Standing;
 
 pub use places::PlaceError;
@@ -24,7 +21,7 @@ pub use roster::{Joined, Joining, Judged, Roster};
 pub use split::{shard_count, split};
 
 use places::Places;
-use roster::Roll;
+use thread::{Start, allowed_cpus, run};
 
 /// Which shard has what, and room for what.
 mod places;
@@ -32,6 +29,8 @@ mod places;
 mod roster;
 /// A fleet over its shards.
 mod split;
+/// The life of a shard's thread.
+mod thread;
 
 /// Requests that wait for one shard at most; each is taken within a tick.
 const REQUESTS_MAX: usize = 64;
@@ -154,18 +153,6 @@ enum Work {
         backends: Vec<u32>,
         reply: Sender<bool>,
     },
-}
-
-/// What a shard's thread is started with.
-struct Start<F> {
-    shard: usize,
-    cpu: usize,
-    plan: ShardPlan,
-    make_sink: Arc<F>,
-    counters: Arc<Counters>,
-    requests: Receiver<Work>,
-    stopping: Arc<AtomicBool>,
-    ready: Sender<Result<(), EngineError>>,
 }
 
 impl Shards {
@@ -393,76 +380,4 @@ impl Drop for Shards {
             tracing::error!("{error}");
         }
     }
-}
-
-/// The life of a shard's thread.
-fn run<S: Sink + Roster, F: Fn(usize, &ShardPlan) -> S>(
-    start: Start<F>,
-) -> Result<(), EngineError> {
-    let Start { shard, cpu, plan, make_sink, counters, requests, stopping, ready } = start;
-    let engine = pin(shard, cpu).and_then(|()| {
-        let sink = make_sink(shard, &plan);
-        Engine::new(&plan.plan, &plan.endpoints, sink, counters)
-    });
-    let mut roll = Roll::of(&plan);
-    // The engine has what it needs; a plan of a million targets is worth freeing.
-    drop((plan, make_sink));
-    let mut engine = match engine {
-        Ok(engine) => engine,
-        Err(error) => {
-            // The caller waits for this one and then joins: the error reaches it once.
-            let _caller_is_gone = ready.send(Err(error));
-            return Ok(());
-        }
-    };
-    if ready.send(Ok(())).is_err() {
-        return Ok(());
-    }
-    while !stopping.load(Ordering::Acquire) {
-        for work in requests.try_iter() {
-            match work {
-                Work::SetOverride { backend, word } => {
-                    roll.set_override(&mut engine, backend, word);
-                }
-                // Whoever asks may have stopped waiting; the work is done all the same.
-                Work::SetStandings { backends, reply } => {
-                    for (backend, standing) in backends {
-                        roll.set_standing(&mut engine, backend, standing);
-                    }
-                    let _asker_is_gone = reply.try_send(true);
-                }
-                Work::Join { backends, reply } => {
-                    let joined = roll.join_all(&mut engine, &backends);
-                    let _asker_is_gone = reply.try_send(joined);
-                }
-                Work::Part { backends, reply } => {
-                    backends.into_iter().for_each(|backend| roll.part(&mut engine, backend));
-                    let _asker_is_gone = reply.try_send(true);
-                }
-                Work::Snapshot { reply } => {
-                    let histograms = engine.histograms().clone();
-                    // Whoever asked may have stopped waiting.
-                    let _asker_is_gone = reply.try_send(ShardSnapshot { shard, histograms });
-                }
-            }
-        }
-        engine.turn()?;
-    }
-    Ok(())
-}
-
-fn pin(shard: usize, cpu: usize) -> Result<(), EngineError> {
-    let mut set = CpuSet::new();
-    set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).map_err(|errno| {
-        EngineError::Thread { shard, action: "pinned to its core", source: io::Error::from(errno) }
-    })
-}
-
-/// The CPUs that this thread may use; at least one.
-fn allowed_cpus() -> Vec<usize> {
-    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else {
-        return vec![0];
-    };
-    let allowed = |cpu: &usize| set.is_set(*cpu).unwrap_or(false);
-    (0..CpuSet::count()).filter(allowed).collect()
 }

@@ -6,14 +6,15 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use serde_json::Value;
 use sickbay_lab::clock::{monotonic_ns, wait_until};
 use sickbay_lab::configuration::{Configuration, Program, members};
 use sickbay_lab::load::Load;
-use sickbay_lab::network::{Family, INTERFACE, Network, PORT};
+use sickbay_lab::network::{Family, INTERFACE, Network, PORT, VIP_V4};
 use sickbay_lab::nginx::{DOWNLOAD, DOWNLOAD_BYTES};
 use sickbay_lab::private;
 use sickbay_lab::record::Record;
@@ -173,6 +174,72 @@ fn drained_backend_gets_no_new_flow_and_keeps_those_it_has() {
     ] {
         assert!(said.contains(line), "{line}\n{said}");
     }
+}
+
+const UDP_PORT: u16 = 5300;
+const UDP_IDLE_NS: u64 = 2_000_000_000;
+
+/// Answers datagrams to the VIP with its name, until the test ends.
+fn answer_datagrams(stage: &Stage) {
+    for backend in &stage.network.backends {
+        let to = (VIP_V4, UDP_PORT);
+        let socket = backend.namespace.run(|| UdpSocket::bind(to)).unwrap();
+        let name = backend.name.clone();
+        thread::spawn(move || {
+            let mut datagram = [0; 16];
+            while let Ok((_, client)) = socket.recv_from(&mut datagram) {
+                socket.send_to(name.as_bytes(), client).unwrap();
+            }
+        });
+    }
+}
+
+/// A client's flow: a port of its own.
+fn flow(stage: &Stage) -> UdpSocket {
+    let client = &stage.network.client;
+    let socket = client.namespace.run(|| UdpSocket::bind((client.ipv4, 0))).unwrap();
+    socket.connect((VIP_V4, UDP_PORT)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// Who answers the next datagram of a flow.
+fn ask(flow: &UdpSocket) -> String {
+    flow.send(b"who?").unwrap();
+    let mut name = [0; 32];
+    let length = flow.recv(&mut name).unwrap();
+    String::from_utf8_lossy(&name[..length]).into_owned()
+}
+
+#[test]
+fn datagrams_of_a_drained_backend_stay_and_new_ones_go_elsewhere_after_udp_idle() {
+    let more = format!(
+        "\n[service.datagrams]\naddress = \"{VIP_V4}\"\nport = {UDP_PORT}\nprotocol = \"udp\"\n\
+         pool = \"web\"\nmode = \"dsr\"\nudp_idle = \"2s\"\n"
+    );
+    let stage = Stage::new(4, &Configuration { more, ..Configuration::usual() }).unwrap();
+    answer_datagrams(&stage);
+    let flows: Vec<UdpSocket> = (0..60).map(|_| flow(&stage)).collect();
+    let owners: Vec<String> = flows.iter().map(ask).collect();
+    let own = owners.iter().filter(|owner| *owner == "backend-2").count();
+    assert!(3 < own, "backend-2 has {own} flows: nothing is shown");
+    say(&stage, &["backend", "drain", "backend-2"]);
+    let drained_ns = monotonic_ns();
+    // The flows go on, each never idle for so long; then those that begin are told apart.
+    while monotonic_ns() < drained_ns + UDP_IDLE_NS + 500_000_000 {
+        assert_eq!(flows.iter().map(ask).collect::<Vec<_>>(), owners);
+        thread::sleep(Duration::from_millis(50));
+    }
+    let new: Vec<UdpSocket> = (0..60).map(|_| flow(&stage)).collect();
+    assert!(new.iter().map(ask).all(|owner| owner != "backend-2"));
+    assert_eq!(flows.iter().map(ask).collect::<Vec<_>>(), owners);
+    say(&stage, &["backend", "undrain", "backend-2"]);
+    // Its slots drain back: what begins now may be of those before, for udp_idle.
+    wait_until("it gets new flows again", PATIENCE, || {
+        (0..10).map(|_| ask(&flow(&stage))).any(|owner| owner == "backend-2").then_some(())
+    })
+    .unwrap();
+    assert_eq!(flows.iter().map(ask).collect::<Vec<_>>(), owners);
 }
 
 /// A list of backends that do not answer, one a line: addresses of the backends' network.
@@ -339,6 +406,8 @@ fn configuration_that_is_read_again_brings_members_and_weights_or_nothing() {
          2 added, 1 removed, 1 with another weight\n"
     );
     let reloaded_ns = monotonic_ns();
+    let generation = || stage.agent.ask_json(&["status"]).unwrap()["generation"].clone();
+    assert_eq!(generation(), 2, "another configuration is in force");
     stage.wait_for_healthy(5).unwrap();
     let healthy_ns = monotonic_ns();
     connections(&load, 800, healthy_ns);
@@ -448,6 +517,10 @@ fn hundreds_come_and_go_at_once() {
     let printed = say(&stage, &["backend", "add", "web", "--file", list.to_str().unwrap()]);
     assert_eq!(printed.lines().count(), 150);
     let added_ms = (monotonic_ns() - started_ns) / 1_000_000;
+    // The table was made for 150 and keeps its size: 16,381 over 300 are 54 each, fewer than 100.
+    let note =
+        "service web: its 16381 slots give the lightest of 300 backends 54: shares are uneven";
+    assert!(stage.agent.said().contains(note), "{}", stage.agent.said());
     stage.wait_for_healthy(300).unwrap();
     let healthy_ns = monotonic_ns();
     connections(&load, 400, healthy_ns);

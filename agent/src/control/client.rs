@@ -24,6 +24,8 @@ use crate::guard::GuardView;
 const RESPONSE_BYTES_MAX: u64 = 256 << 20;
 /// Longest silence of the agent: its own limit for an answer, twice.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// The same while members are changed.
+const CHANGE_SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// A running agent, as its clients see it.
 #[derive(Clone, Debug)]
@@ -209,6 +211,11 @@ impl Client {
 
     fn ask(&self, request: Request) -> Result<Reply, ClientError> {
         let mut stream = self.open()?;
+        if request.is_change() {
+            let limit = Some(CHANGE_SILENCE_MAX);
+            let set = stream.set_read_timeout(limit);
+            set.map_err(|source| ClientError::Io { what: "connect to", source })?;
+        }
         let line = protocol::encode(&RequestLine { protocol: PROTOCOL, request });
         match stream.write_all(&line) {
             Ok(()) => {}

@@ -120,6 +120,31 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Whether it changes members: that may take longer than to answer a question.
+    #[must_use]
+    pub const fn is_change(&self) -> bool {
+        match self {
+            Self::AddBackends { .. }
+            | Self::RemoveBackends { .. }
+            | Self::SetWeight { .. }
+            | Self::Drain { .. }
+            | Self::Undrain { .. }
+            | Self::Reload => true,
+            Self::Status
+            | Self::Services
+            | Self::Backends { .. }
+            | Self::SetHealth { .. }
+            | Self::Guards
+            | Self::ReleaseGuard { .. }
+            | Self::ExplainFlow(_)
+            | Self::Drops { .. }
+            | Self::Transitions { .. }
+            | Self::Polls { .. } => false,
+        }
+    }
+}
+
 /// A response as it is sent: exactly one of `reply` and `error`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResponseLine {
@@ -226,6 +251,11 @@ pub(super) fn encode<T: Serialize>(line: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(line).expect("these types have string keys and no readers");
     bytes.push(b'\n');
     bytes
+}
+
+/// Whether a request line is one that [changes](Request::is_change).
+pub(super) fn is_change(line: &[u8]) -> bool {
+    parse(line).is_ok_and(|request| request.is_change())
 }
 
 fn parse(line: &[u8]) -> Result<Request, ErrorReply> {

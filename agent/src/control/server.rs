@@ -40,18 +40,21 @@ pub struct Options {
     pub request_bytes_max: usize,
     /// Time for a request to arrive, again for it to be answered, and again to take the response.
     pub request_time: Duration,
+    /// Time for a change of members to be answered: the tables of a large pool take a while.
+    pub change_time: Duration,
     /// Connections at once; one more is told so and closed.
     pub connections_max: usize,
 }
 
 impl Default for Options {
-    /// Root and this process's own user; 1 MiB, some ten thousand backends to add; 5 s; 64
-    /// connections.
+    /// Root and this process's own user; 1 MiB, some ten thousand backends to add; 5 s, a minute for
+    /// a change; 64 connections.
     fn default() -> Self {
         Self {
             allowed_uids: vec![0, nix::unistd::geteuid().as_raw()],
             request_bytes_max: 1024 * 1024,
             request_time: Duration::from_secs(5),
+            change_time: Duration::from_secs(60),
             connections_max: 64,
         }
     }
@@ -323,7 +326,12 @@ async fn answer(line: Vec<u8>, service: &Service) -> Vec<u8> {
     let host = Arc::clone(&service.host);
     let journal = Arc::clone(&service.journal);
     let answers = Arc::clone(&service.answers);
-    let made = timeout(service.options.request_time, async move {
+    let limit = if protocol::is_change(&line) {
+        service.options.change_time
+    } else {
+        service.options.request_time
+    };
+    let made = timeout(limit, async move {
         let turn = answers.acquire_owned().await;
         tokio::task::spawn_blocking(move || {
             let response = protocol::respond(&line, &*host, &journal);

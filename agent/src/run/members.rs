@@ -129,6 +129,9 @@ impl Members {
             turn.weighed.extend(weighed.into_iter().map(|(index, weight)| (own(index), weight)));
         }
         let Done { added, removed, weighed, notes } = self.carry_out(&mut state, &turn)?;
+        if !(added.is_empty() && removed.is_empty() && weighed.is_empty()) {
+            self.parts.board.raise_generation();
+        }
         Ok(Reloaded { added, removed, weighed, notes })
     }
 

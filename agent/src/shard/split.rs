@@ -8,7 +8,8 @@ use sickbay_core::hash;
 use sickbay_core::plan::{JudgeSpec, Nanos, Plan, ProbeIndex, Room, TargetIndex, TargetSpec};
 use sickbay_shared::limits::SHARDS_MAX;
 
-use super::{ShardPlan, allowed_cpus};
+use super::ShardPlan;
+use super::thread::allowed_cpus;
 use crate::engine::Endpoint;
 use crate::fleet::{Fleet, ProxyHeader, Target};
 

@@ -48,7 +48,7 @@ impl Fake {
         Self { backends: Mutex::new(backends), delay: Duration::ZERO }
     }
 
-    /// Takes this long for its status.
+    /// Takes this long for its status, and for a change of members.
     pub(crate) fn slow(delay: Duration) -> Self {
         Self { delay, ..Self::new() }
     }
@@ -157,6 +157,7 @@ impl Host for Fake {
 
     /// Adds and removes; the rest is refused with what was asked.
     fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError> {
+        std::thread::sleep(self.delay);
         let mut all = self.backends.lock().expect("no test panics inside");
         let names: Vec<String> = match change {
             MemberChange::Add { pool, backends } => {

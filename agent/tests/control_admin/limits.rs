@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sickbay::control::protocol::{ErrorKind, Reply};
+use sickbay::control::protocol::{ErrorKind, Reply, Request};
 use sickbay::control::server::Options;
 use sickbay::control::view::Admin;
 
@@ -147,6 +147,14 @@ fn host_that_takes_too_long_is_not_waited_for() {
     assert_eq!(message, "the agent is busy: try again");
     let backends = served.client().backends(Some("web.*")).expect("another answer meanwhile");
     assert_eq!(backends.len(), 2);
+}
+
+#[test]
+fn change_of_members_may_take_longer_than_an_answer() {
+    let served = Served::new(Fake::slow(Duration::from_millis(600)), hurried(150));
+    let pattern = "web.b1".to_owned();
+    let changed = served.client().change_members(Request::RemoveBackends { pattern });
+    assert_eq!(changed.expect("it has its own time").names, ["web.b1"]);
 }
 
 #[test]

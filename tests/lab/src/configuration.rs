@@ -47,6 +47,8 @@ pub struct Configuration {
     pub pool_probe: &'static str,
     /// The status that the probe `web` wants.
     pub expected_response: u16,
+    /// Further tables, as text.
+    pub more: String,
 }
 
 impl Configuration {
@@ -64,6 +66,7 @@ impl Configuration {
             drain: "5m",
             pool_probe: "web",
             expected_response: 200,
+            more: String::new(),
         }
     }
 
@@ -121,7 +124,8 @@ all_sick = \"{all_sick}\"
 [[attach]]
 interface = \"{INTERFACE}\"
 program = \"{program}\"
-",
+{more}",
+            more = self.more,
             instance = self.instance,
             drain = self.drain,
             pool_probe = self.pool_probe,
