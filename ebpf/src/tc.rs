@@ -18,7 +18,7 @@ use sickbay_shared::tables::{NextHop, Tables};
 
 use crate::packet::{Bytes, Context, empty};
 use crate::tables::Maps;
-use crate::tables::calls::sickbay_decide;
+use crate::tables::calls::decide;
 
 /// Steers a packet at an interface's ingress, after the stack made it an skb.
 #[classifier]
@@ -33,7 +33,7 @@ pub(crate) fn sickbay_tc(ctx: TcContext) -> i32 {
         count_unread(Unread::of_number(unread), &Maps);
         return TC_ACT_OK;
     }
-    let step = Step(sickbay_decide(headers));
+    let step = Step(decide(headers));
     if let Some(backend_index) = step.backend_index() {
         return forward(skb, Maps.next_hop(backend_index));
     }

@@ -13,27 +13,26 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
 use sickbay_shared::counters::count_unread;
-use sickbay_shared::packet::{Headers, Unread, read_into};
+use sickbay_shared::packet::{Headers, Packet, Unread};
 use sickbay_shared::steer::Step;
 use sickbay_shared::tables::{NextHop, Tables};
 
 use crate::packet::{Bytes, Context, empty};
 use crate::tables::Maps;
-use crate::tables::calls::sickbay_decide;
+use crate::tables::calls::decide;
 
 /// Steers a packet that an interface's driver received.
 #[xdp]
 pub(crate) fn sickbay_xdp(ctx: XdpContext) -> u32 {
     let mut room = MaybeUninit::uninit();
     let headers = empty(&mut room);
-    // Inline, for a twentieth of a packet's time: what follows is apart. TC has not the stack for it.
-    let unread = read_into(&Bytes::of(ctx.ctx), headers);
+    let unread = Bytes::of(ctx.ctx).read_into(headers);
     if unread != 0 {
         // At once, and not as an outcome: its absent parts would be registers that nothing sets.
         count_unread(Unread::of_number(unread), &Maps);
         return XDP_PASS;
     }
-    let step = Step(sickbay_decide(headers));
+    let step = Step(decide(headers));
     if let Some(backend_index) = step.backend_index() {
         return forward(&ctx, Maps.next_hop(backend_index));
     }

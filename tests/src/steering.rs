@@ -12,7 +12,7 @@ use std::env;
 use std::path::PathBuf;
 
 use aya::maps::{MapData, RingBuf};
-use aya::programs::{SchedClassifier, TestRun, TestRunOptions, Xdp};
+use aya::programs::{ProgramError, ProgramInfo, SchedClassifier, TestRun, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use sickbay_shared::abi::{
     self, Budget, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry, FlowKeyV4, FlowKeyV6,
@@ -76,6 +76,29 @@ pub struct Steering {
     ebpf: Ebpf,
     drops: RingBuf<MapData>,
     held: ModelTables,
+    costs: [Cost; 3],
+}
+
+/// What a program cost the verifier, and what it has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Its name in the object.
+    pub program: &'static str,
+    /// Instructions that the verifier walked through, paths that share some counted apart.
+    pub steps: u32,
+    /// Instructions as the kernel runs them, before its compiler.
+    pub instructions: u32,
+}
+
+impl Cost {
+    fn new(program: &'static str, info: Result<ProgramInfo, ProgramError>) -> Self {
+        let info = info.expect("program information");
+        Self {
+            program,
+            steps: info.verified_instruction_count().expect("since 5.16"),
+            instructions: info.size_translated().expect("root may see it") / 8,
+        }
+    }
 }
 
 impl Steering {
@@ -110,22 +133,25 @@ impl Steering {
             });
         let xdp: &mut Xdp = program(&mut ebpf, abi::XDP_PROGRAM);
         xdp.load().expect("the verifier accepts the XDP program");
-        let steps = xdp.info().expect("program information").verified_instruction_count();
-        println!("{}: {steps:?} steps of the verifier", abi::XDP_PROGRAM);
+        let xdp = Cost::new(abi::XDP_PROGRAM, xdp.info());
         let tc: &mut SchedClassifier = program(&mut ebpf, abi::TC_PROGRAM);
         tc.load().expect("the verifier accepts the TC program");
-        let steps = tc.info().expect("program information").verified_instruction_count();
-        println!("{}: {steps:?} steps of the verifier", abi::TC_PROGRAM);
+        let tc = Cost::new(abi::TC_PROGRAM, tc.info());
         let explain: &mut Xdp = program(&mut ebpf, abi::EXPLAIN_PROGRAM);
         explain.load().expect("the verifier accepts the program that explains");
-        let steps = explain.info().expect("program information").verified_instruction_count();
-        println!("{}: {steps:?} steps of the verifier", abi::EXPLAIN_PROGRAM);
+        let explain = Cost::new(abi::EXPLAIN_PROGRAM, explain.info());
         let drops = ebpf.take_map(abi::DROPS).expect("a ring buffer in the object");
         let drops = RingBuf::try_from(drops).expect("a ring buffer");
         // What the maps hold when they are new.
         let mut held = ModelTables::new(WORDS);
         held.header = Header::default();
-        Self { ebpf, drops, held }
+        Self { ebpf, drops, held, costs: [xdp, tc, explain] }
+    }
+
+    /// What each program cost the verifier when it was loaded.
+    #[must_use]
+    pub const fn costs(&self) -> &[Cost; 3] {
+        &self.costs
     }
 
     /// Whether a map of this name is in the object.

@@ -280,20 +280,34 @@ pub fn headers_bytes<P: Packet>(packet: &P) -> usize {
 }
 
 /// The type of what stands behind the VLAN tags, and where.
+///
+/// Written out and no loop: of a loop, LLVM falls through into the middle, which the verifier of 6.1
+/// takes for a jump back that it does not allow.
 #[inline(always)]
 fn network<P: Packet>(packet: &P) -> Result<(u16, usize), Unread> {
-    let mut start = ETHERNET_BYTES;
-    let mut ethertype = ethertype_before(packet, start)?;
-    let mut tags = packet.tags_taken_off();
-    while is_vlan(ethertype) {
-        if VLAN_TAGS_MAX <= tags {
-            return Err(Unread::NotRead);
-        }
-        tags += 1;
-        start += VLAN_TAG_BYTES;
-        ethertype = ethertype_before(packet, start)?;
+    const BEHIND_ONE: usize = ETHERNET_BYTES + VLAN_TAG_BYTES;
+    const BEHIND_TWO: usize = BEHIND_ONE + VLAN_TAG_BYTES;
+    const { assert!(VLAN_TAGS_MAX == 2, "as many as are written out") };
+    let first = ethertype_before(packet, ETHERNET_BYTES)?;
+    if !is_vlan(first) {
+        return Ok((first, ETHERNET_BYTES));
     }
-    Ok((ethertype, start))
+    let taken_off = packet.tags_taken_off();
+    if VLAN_TAGS_MAX <= taken_off {
+        return Err(Unread::NotRead);
+    }
+    let second = ethertype_before(packet, BEHIND_ONE)?;
+    if !is_vlan(second) {
+        return Ok((second, BEHIND_ONE));
+    }
+    if VLAN_TAGS_MAX <= taken_off + 1 {
+        return Err(Unread::NotRead);
+    }
+    let third = ethertype_before(packet, BEHIND_TWO)?;
+    if is_vlan(third) {
+        return Err(Unread::NotRead);
+    }
+    Ok((third, BEHIND_TWO))
 }
 
 #[inline(always)]

@@ -21,17 +21,20 @@ const RELEASE: &str = "6.1";
 /// What the start script prints when every program has run.
 pub(crate) const DONE: &str = "sickbay: every program has run";
 
-/// Test programs that run there, and the tests of each (all of them when none is named).
+/// Test programs that run there, and the tests of each (all of them when none is named) as their
+/// own command line says it. Left out is what such a kernel has not: memory in use per map (6.4; it
+/// tells an estimate), socket options on the ring (6.7; refused by name there).
 ///
 /// What the kernel decides: the verifier and the fixtures, attachment without TCX (6.6), rings
 /// without socket options (6.7) and without bind (6.11).
-const PROGRAMS: [(&str, &[&str]); 8] = [
-    ("agree", &["fixtures", "every_map"]),
+const PROGRAMS: [(&str, &[&str]); 9] = [
+    ("agree", &["fixtures", "every_map", "explanation"]),
+    ("verifier", &[]),
     ("libbpf", &[]),
     ("attach", &[]),
-    ("board", &[]),
+    ("board", &["--skip", "maps_take_the_memory"]),
     ("engine_answers", &[]),
-    ("engine_sockets", &[]),
+    ("engine_sockets", &["--skip", "carries_its_mark", "--skip", "by_its_interface_alone"]),
     ("engine_shards", &[]),
     ("engine_descriptors", &[]),
 ];

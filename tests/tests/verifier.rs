@@ -1,0 +1,49 @@
+//! What the programs cost the kernel's verifier, and how long they are, against a baseline: a rule
+//! that doubles either is seen by the one who adds it, and not by the kernel that refuses it.
+
+use sickbay_shared::abi::{EXPLAIN_PROGRAM, TC_PROGRAM, XDP_PROGRAM};
+use sickbay_tests::figures;
+use sickbay_tests::steering::{Cost, Steering};
+
+/// Kernel; program; the verifier's steps; instructions after it has rewritten them.
+///
+/// A change that is meant writes here what this test prints.
+const BASELINE: [(&str, &str, u32, u32); 6] = [
+    ("6.18.", XDP_PROGRAM, 113_017, 7_559),
+    ("6.18.", TC_PROGRAM, 113_437, 7_624),
+    ("6.18.", EXPLAIN_PROGRAM, 95_198, 5_943),
+    // Debian 12's own.
+    ("6.1.", XDP_PROGRAM, 117_931, 7_351),
+    ("6.1.", TC_PROGRAM, 118_105, 7_414),
+    ("6.1.", EXPLAIN_PROGRAM, 90_571, 5_943),
+];
+/// The verifier gives up at a million steps; other kernels may need more than those of the baseline.
+const STEPS_MAX: u32 = 500_000;
+/// What may be missed or exceeded unseen: compilers differ a little.
+const TOLERANCE_PERCENT: u32 = 5;
+
+#[test]
+fn programs_cost_the_verifier_what_the_baseline_says() {
+    let steering = Steering::load();
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
+    let mut missed = Vec::new();
+    for Cost { program, steps, instructions } in *steering.costs() {
+        let release = release.trim();
+        figures::show(&format!(
+            "{program} under {release}: {steps} steps of the verifier, {instructions} instructions"
+        ));
+        assert!(steps <= STEPS_MAX, "{program}: {steps} steps");
+        let is_own = |line: &&(&str, &str, _, _)| release.starts_with(line.0) && line.1 == program;
+        let Some(&(_, _, expected_steps, expected)) = BASELINE.iter().find(is_own) else {
+            continue;
+        };
+        for (what, baseline, own) in
+            [("steps", expected_steps, steps), ("instructions", expected, instructions)]
+        {
+            if baseline * TOLERANCE_PERCENT < baseline.abs_diff(own) * 100 {
+                missed.push(format!("{program}: {own} {what}, the baseline says {baseline}"));
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
