@@ -45,10 +45,10 @@ fn timed_out_probes_leave_no_descriptor_and_no_socket_behind() {
             descriptors_most = descriptors_most.max(descriptor_count());
         }
         assert!(PROBES <= timed_out(&rig));
-        assert!(
-            sockets_in_use() <= sockets_before + u64::from(setup.slots),
-            "no more sockets than slots"
-        );
+        // The engine stands still meanwhile; the kernel puts closed ones away in its own time.
+        wait_until("as few sockets as slots", || {
+            sockets_in_use() <= sockets_before + u64::from(setup.slots)
+        });
         assert_eq!(descriptors_most, descriptors_before + 1, "the ring's own and no other");
         drop(rig);
         assert_eq!(descriptor_count(), descriptors_before);
