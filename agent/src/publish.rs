@@ -208,23 +208,21 @@ impl Publisher {
 impl Sink for Publisher {
     fn on_change(&mut self, prober: &Prober, change: &Change, now: Nanos) {
         let seat = self.seat(change.judge);
-        let leader = seat.leader;
+        let (leader, target, about) = (seat.leader, seat.target, seat.about());
         let verdict = self.verdict(prober, leader);
-        let before = self.benches.get(&leader).map_or(change.before, |bench| bench.said);
-        let (about, outcome) = (seat.about(), prober.history(seat.target).outcome);
+        let bench = self.benches.get_mut(&leader);
+        let alone = bench.is_none();
+        let before =
+            bench.map_or(change.before, |bench| std::mem::replace(&mut bench.said, verdict));
+        let why = (change.cause, prober.history(target).outcome);
         let told = match &mut self.guarded {
             None => verdict,
-            Some(guarded) => guarded.told(about, (before, verdict), (change.cause, outcome), now),
-        };
-        self.put_bits(prober, self.seat(change.judge), told);
-        // The stamp is read after the store: a SYN that leaves later meets the new bit.
-        let stored_ns = monotonic_now();
-        let (before, alone) = match self.benches.get_mut(&leader) {
-            None => (change.before, true),
-            Some(bench) => (std::mem::replace(&mut bench.said, verdict), false),
+            Some(guarded) => guarded.told(about, (before, verdict), why, now),
         };
         let seat = self.seat(change.judge);
-        let target = seat.target;
+        self.put_bits(prober, seat, told);
+        // The stamp is read after the store: a SYN that leaves later meets the new bit.
+        let stored_ns = monotonic_now();
         let history = prober.history(target);
         let transition = Transition {
             name: Arc::clone(&seat.name),

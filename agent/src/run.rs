@@ -257,13 +257,8 @@ fn start_shards(
 /// Next hops of every backend that a service may choose. In `observe` too, though nothing is sent:
 /// what would be done includes "dropped, because its next hop is not known".
 fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<Neighbours>> {
-    let mut serves = vec![false; fleet.pools.len()];
-    for service in &fleet.services {
-        serves[service.pool] = true;
-        if let Some(backup) = service.backup {
-            serves[backup.pool] = true;
-        }
-    }
+    let pools = 0..fleet.pools.len();
+    let serves: Vec<bool> = pools.map(|pool| layout::serves(fleet, pool)).collect();
     let backends: Vec<_> = fleet
         .backends
         .iter()

@@ -178,6 +178,11 @@ pub(super) fn tables_of(fleet: &Fleet, pool: usize) -> impl Iterator<Item = Tabl
     own.chain(backups)
 }
 
+/// Whether flows may be steered to a pool.
+pub(super) fn serves(fleet: &Fleet, pool: usize) -> bool {
+    tables_of(fleet, pool).next().is_some()
+}
+
 /// A table that a pool's members stand in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableOf<'a> {

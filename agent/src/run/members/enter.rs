@@ -73,7 +73,7 @@ impl Members {
             let record = layout::backend_record(backend, shard, *generation);
             self.parts.board.write_backend(backend.index, &record);
         }
-        let serves = |pool| layout::tables_of(grown, pool).next().is_some();
+        let serves = |pool| layout::serves(grown, pool);
         let steered = entered.iter().filter(|(backend, _)| serves(backend.pool));
         let hops = steered.filter_map(|(it, _)| Some((it.index, it.address.inet()?.ip())));
         self.find_next_hops(hops.collect());

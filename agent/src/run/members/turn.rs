@@ -182,7 +182,7 @@ fn check_left(state: &State, fleet: &Fleet, turn: &Turn) -> Result<(), ControlEr
         let leaving = turn.leaving.iter().filter(|backend| backend.pool == index).count();
         let of_pool = turn.entering.iter().filter(|entering| entering.pool == index);
         let entering: usize = of_pool.map(|it| it.fresh.len() + it.again.len()).sum();
-        let serves = layout::tables_of(fleet, index).next().is_some();
+        let serves = layout::serves(fleet, index);
         if serves && 0 < leaving && state.pools[index].member_count() + entering <= leaving {
             return refused(format!(
                 "a service needs pool {0}, and nobody would be left in it: add others first, or \
