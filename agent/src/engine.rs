@@ -16,10 +16,14 @@ use sickbay_core::plan::{
 };
 use sickbay_core::prober::Prober;
 
+/// The memory that operations point into.
+mod arenas;
 /// Where a target is and what its sockets are told.
 mod endpoint;
 /// Why an engine cannot start or go on.
 mod error;
+/// What this host has for a ring, and what it must have.
+mod features;
 /// What the ring is asked to do, and how its answers are told apart.
 mod op;
 /// Where the places of the ring's memory are.
@@ -33,6 +37,7 @@ mod uring;
 
 pub use endpoint::Endpoint;
 pub use error::EngineError;
+pub use features::Features;
 pub use statistics::{Counters, Histograms, LATE_NS, OutcomeKind};
 
 use op::{RingFull, Route, Step, Tag};
@@ -63,16 +68,6 @@ pub trait Sink {
     fn on_report(&mut self, prober: &Prober, report: &Report, now: Nanos);
     /// [`TICK_NS`] passed, or more.
     fn on_tick(&mut self, prober: &Prober, now: Nanos);
-}
-
-/// What the running kernel has of that which is used when it is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features {
-    /// Socket options can be set on the ring (6.7), so connections can be closed by RST; without
-    /// it they are closed by FIN, whatever [`Endpoint::close`] says.
-    pub close_by_rst: bool,
-    /// Sockets can be bound on the ring (6.11), so probes can have a source address.
-    pub bind: bool,
 }
 
 /// Whether this host can run an engine, and with which of its features.

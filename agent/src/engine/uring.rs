@@ -6,7 +6,6 @@
 //! allocated with the ring and live until every operation that may touch them is over.
 #![expect(unsafe_code, reason = "io_uring reads and writes memory that the entries point to")]
 
-use std::cell::UnsafeCell;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,22 +13,17 @@ use std::time::{Duration, Instant};
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, getsockname, setsockopt, socket as open,
-    sockopt,
+    AddressFamily, SockFlag, SockType, SockaddrStorage, getsockname, socket as open,
 };
 
-use super::Features;
-use super::endpoint::{Endpoint, RawAddress, RawOption, inet, proxy_v1, raw_options, raw_source};
+use super::arenas::{Arenas, BIN_BYTES, RECEIVE_BYTES, TargetMemory};
+use super::endpoint::{Endpoint, RawAddress, RawOption, inet, proxy_v1, raw_source};
 use super::error::EngineError;
+use super::features::{Features, raise_descriptor_limit};
 use super::op::{CHAIN_OPS_MAX, RingFull, Route, Step, Tag};
 use crate::fleet::CloseMode;
 
-/// Bytes of one receive: a probe's response fits as a rule; longer ones take several receives.
-pub(super) const RECEIVE_BYTES: usize = 2048;
-/// Bytes that one discard throws away at most: what a burst leaves in a receive queue.
-const BIN_BYTES: usize = 256 * 1024;
 /// Submission entries: how many operations one system call can hand over.
 const SUBMISSION_ENTRIES: u32 = 1024;
 /// The most completion entries that a kernel gives a ring.
@@ -54,26 +48,6 @@ pub(super) struct Ring {
     /// socket: that of the ring takes no getsockname(2).
     named: Box<[Option<OwnedFd>]>,
 }
-
-/// The memory that operations point into. Never moved, never grown: boxes of fixed length.
-struct Arenas {
-    /// One is replaced only while no operation of its target is under way.
-    targets: Box<[Option<TargetMemory>]>,
-    buffers: Box<[Buffer]>,
-    /// Where bytes go that nobody wants: one for all slots.
-    bin: Box<UnsafeCell<[u8; BIN_BYTES]>>,
-}
-
-struct TargetMemory {
-    address: RawAddress,
-    source: Option<RawAddress>,
-    options: Box<[RawOption]>,
-    request: Box<[u8]>,
-    close: CloseMode,
-}
-
-/// The kernel writes here between a receive and its completion, and nobody reads.
-struct Buffer(UnsafeCell<[u8; RECEIVE_BYTES]>);
 
 impl Ring {
     /// A ring with `slots` places for probes of what stands at `places`; those of `None` are set
@@ -387,61 +361,6 @@ impl Drop for Ring {
     }
 }
 
-impl Arenas {
-    fn new(slots: u32, places: &[Option<&Endpoint>]) -> Self {
-        let targets = places.iter().map(|place| place.map(TargetMemory::new)).collect();
-        let buffers = (0..slots).map(|_| Buffer(UnsafeCell::new([0; RECEIVE_BYTES]))).collect();
-        let bin = Box::new(UnsafeCell::new([0; BIN_BYTES]));
-        Self { targets, buffers, bin }
-    }
-
-    fn target(&self, place: u32) -> &TargetMemory {
-        let memory = self.targets[place as usize].as_ref();
-        memory.expect("a target that is started has been set")
-    }
-}
-
-impl TargetMemory {
-    fn new(endpoint: &Endpoint) -> Self {
-        Self {
-            address: RawAddress::from(&endpoint.address),
-            source: endpoint.socket.source.map(raw_source),
-            options: raw_options(&endpoint.socket),
-            request: endpoint.request.as_slice().into(),
-            close: endpoint.close,
-        }
-    }
-}
-
-impl Features {
-    /// Whether every endpoint can be probed as it wants to be.
-    fn check<'a>(
-        self,
-        endpoints: impl Iterator<Item = &'a Endpoint> + Clone,
-    ) -> Result<(), EngineError> {
-        let mut marks = endpoints.clone().filter_map(|endpoint| endpoint.socket.mark);
-        let options = "setting socket options on the ring (6.7)";
-        for endpoint in endpoints {
-            if endpoint.socket.source.is_some() && !self.bind {
-                return Err(EngineError::setting_needs("source", "IORING_OP_BIND (6.11)"));
-            }
-            if endpoint.socket.interface.is_some() && !self.close_by_rst {
-                return Err(EngineError::setting_needs("interface", options));
-            }
-        }
-        let Some(mark) = marks.next() else {
-            return Ok(());
-        };
-        if !self.close_by_rst {
-            return Err(EngineError::setting_needs("mark", options));
-        }
-        let flags = SockFlag::SOCK_CLOEXEC;
-        open(AddressFamily::Inet, SockType::Stream, flags, None)
-            .and_then(|tried| setsockopt(&tried, sockopt::Mark, &mark))
-            .map_err(|errno| EngineError::MarkForbidden { source: errno.into() })
-    }
-}
-
 /// A ring of the kind used here, with every operation that is used on each, or why there is none;
 /// and whether it can bind.
 fn set_up(slots: u32) -> Result<(IoUring, bool), EngineError> {
@@ -479,27 +398,6 @@ fn set_up(slots: u32) -> Result<(IoUring, bool), EngineError> {
         }
     }
     Ok((uring, probe.is_supported(opcode::Bind::CODE)))
-}
-
-/// The kernel holds a ring's table of direct descriptors to RLIMIT_NOFILE, though its sockets take
-/// no number of the process.
-fn raise_descriptor_limit(slots: u32) -> Result<(), EngineError> {
-    let needed = u64::from(slots);
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| EngineError::Call {
-        call: "getrlimit(RLIMIT_NOFILE)",
-        source: errno.into(),
-    })?;
-    if hard < needed {
-        return Err(EngineError::DescriptorLimit { slots, limit: hard });
-    }
-    // Named ones take a number of the process too, while they connect.
-    if soft < 2 * needed && soft < hard {
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|errno| EngineError::Call {
-            call: "setrlimit(RLIMIT_NOFILE)",
-            source: errno.into(),
-        })?;
-    }
-    Ok(())
 }
 
 /// An operation of a chain that ends with `last`.
