@@ -116,12 +116,14 @@ fn removed_backend_serves_its_flows_for_a_drain_and_its_index_then_serves_anothe
     let index = view(&stage, "backend-3").unwrap()["index"].clone();
     let load = stage.load(Family::V4);
     connections(&load, 400, 0);
+    // The drain begins between these two.
+    let removing_ns = monotonic_ns();
     assert_eq!(say(&stage, &["backend", "remove", "backend-3"]), "web.backend-3 removed\n");
     let removed_ns = monotonic_ns();
     assert_eq!(view(&stage, "backend-3").unwrap()["standing"], "leaving");
     connections(&load, 600, removed_ns);
     wait_until_gone(&stage, "backend-3");
-    assert!(DRAIN_NS <= monotonic_ns() - removed_ns, "it was gone before its drain had ended");
+    assert!(DRAIN_NS <= monotonic_ns() - removing_ns, "it was gone before its drain had ended");
     // 60 of the 64 indices were never used: they come first, and then that of backend-3.
     let list = private::scratch().join("silent.list");
     fs::write(&list, silent_list(60)).unwrap();
@@ -147,7 +149,7 @@ fn removed_backend_serves_its_flows_for_a_drain_and_its_index_then_serves_anothe
         let mut within = flow
             .attempts
             .iter()
-            .filter(|attempt| attempt.finished_ns < removed_ns + DRAIN_NS - 500_000_000);
+            .filter(|attempt| attempt.finished_ns < removing_ns + DRAIN_NS - 500_000_000);
         assert!(within.all(|attempt| attempt.result.as_deref() == Ok("backend-3")));
         let strays = flow.attempts.iter().filter(|attempt| {
             attempt.result.as_deref().is_ok_and(|backend| backend != "backend-3")
