@@ -113,7 +113,7 @@ impl Context for *mut xdp_md {
     }
 }
 
-/// Global functions, for the reasons that `tables::searches` gives. Those that answer are rare, and
+/// Global functions, for the reasons that `tables::calls` gives. Those that answer are rare, and
 /// apart for another one too: the verifier would walk through them anew for every path of the
 /// decision that leads to them.
 mod checked_apart {
