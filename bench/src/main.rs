@@ -1,21 +1,50 @@
-//! Workloads, one module each: what they do stands beside what they print.
+//! Workloads, one module each: what they do stands beside what they print. `cargo xtask bench NAME`
+//! builds everything and runs this program as process 1's child of a private environment.
 
 use std::process::ExitCode;
 
+use clap::{Parser, Subcommand};
+
+use report::Report;
+
 /// What the core itself costs a probe.
 mod prober;
+/// What a workload found.
+mod report;
+
+/// Measure sickbay, and its peers beside it.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+struct Arguments {
+    #[command(subcommand)]
+    workload: Workload,
+    /// Fewer and shorter samples: what CI runs
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Close with the figures as one JSON object on the last line
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Workload {
+    /// What the core itself costs a probe, on its simulator
+    Prober,
+}
 
 fn main() -> ExitCode {
-    let workload = std::env::args().nth(1);
-    match workload.as_deref() {
-        Some("prober") => {
-            println!("{}", prober::run());
-            ExitCode::SUCCESS
+    let arguments = Arguments::parse();
+    let found: anyhow::Result<Report> = match arguments.workload {
+        Workload::Prober => Ok(prober::run()),
+    };
+    match found {
+        Ok(report) => {
+            report.print(arguments.json);
+            if report.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        other => {
-            let said = other.map_or_else(String::new, |word| format!("no workload {word:?}; "));
-            eprintln!("sickbay-bench: {said}usage: sickbay-bench prober");
-            ExitCode::from(2)
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
         }
     }
 }

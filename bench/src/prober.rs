@@ -4,8 +4,6 @@
 //! simulator's own queue of answers is in it, and the figure is an upper bound of the core's cost.
 //! No socket and no ring: the network stack's price is not in it.
 
-use std::fmt;
-
 use nix::sys::resource::{UsageWho, getrusage};
 use sickbay_core::hash;
 use sickbay_core::plan::{
@@ -14,37 +12,31 @@ use sickbay_core::plan::{
 };
 use sickbay_core::sim::{Occurrence, Sim};
 
+use crate::report::Report;
+
+const METHOD: &str = "30 virtual seconds on the simulator; user time of the process, simulator \
+                      included; no socket, no ring";
 const TARGETS: u32 = 10_000;
 const INTERVAL_NS: u64 = 1_000_000_000;
 const RUN_NS: u64 = 30 * INTERVAL_NS;
 
-/// What was measured.
-pub(crate) struct Figures {
-    probes: u64,
-    user_ns: u64,
-}
-
-impl fmt::Display for Figures {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let per_probe_ns = self.user_ns / self.probes.max(1);
-        write!(
-            formatter,
-            "{TARGETS} targets, {} probes, {per_probe_ns} ns of user time a probe, simulator \
-             included",
-            self.probes
-        )
-    }
-}
-
 /// Runs the workload.
-pub(crate) fn run() -> Figures {
+pub(crate) fn run() -> Report {
     let mut sim = Sim::new(&plan(), 1, 0);
-    let mut probes = 0;
+    let mut probes: u64 = 0;
     let started_ns = user_ns();
     sim.run_until(RUN_NS, &mut |traced| {
         probes += u64::from(matches!(traced.what, Occurrence::Report(_)));
     });
-    Figures { probes, user_ns: user_ns() - started_ns }
+    let per_probe_ns = (user_ns() - started_ns) / probes.max(1);
+    let mut report = Report::new("prober", METHOD);
+    report.titles = vec!["targets", "probes", "user ns a probe"];
+    report.rows = vec![vec![TARGETS.to_string(), probes.to_string(), per_probe_ns.to_string()]];
+    report.figure("probes", probes);
+    let scheduled = u64::from(TARGETS) * (RUN_NS / INTERVAL_NS - 1);
+    report.promise(scheduled <= probes, || format!("{probes} probes of {scheduled} at least"));
+    report.figure("user_ns_per_probe", per_probe_ns);
+    report
 }
 
 fn plan() -> Plan {

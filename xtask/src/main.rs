@@ -1,5 +1,7 @@
 //! The project's own commands: `cargo xtask COMMAND`, one file per command, named after it.
 
+/// `cargo xtask bench`: workloads, and peers beside them.
+mod bench;
 /// `cargo xtask build-ebpf`: the kernel objects.
 mod build_ebpf;
 /// Cargo, called with the project's own arguments.
@@ -37,6 +39,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Run every test, those that need a kernel included; or the named suites
     Test(test::Arguments),
+    /// Measure sickbay, and its peers beside it
+    Bench(bench::Arguments),
     /// Fuzz the parsers, and keep the corpus that the unit suite replays
     Fuzz(fuzz::Arguments),
     /// What CI runs: format, lint, then every test
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Command::BuildEbpf => build_ebpf::run().map(|()| ExitCode::SUCCESS),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Ci => ci::run(),
         Command::Inside(command) => inside::run(&command),
