@@ -247,9 +247,12 @@ impl Sink for Publisher {
         }
         match change.cause {
             ChangeCause::Probe => self.waiting.push((target, transition)),
-            ChangeCause::Initial | ChangeCause::Silence | ChangeCause::Override => {
-                self.journal.push(transition);
-            }
+            // It is told where it was said.
+            ChangeCause::TakenUp => {}
+            ChangeCause::Initial
+            | ChangeCause::Rule
+            | ChangeCause::Silence
+            | ChangeCause::Override => self.journal.push(transition),
         }
     }
 

@@ -347,6 +347,7 @@ fn target_that_is_added_is_probed_at_its_own_address_and_leaves_another_its_seco
         judges: vec![JudgeSpec { target: TargetIndex(0), rule, on_unknown: OnUnknown::Keep }],
         slot_count: 4,
         phase_seed: 0,
+        past: Vec::new(),
         room: Room { targets: 2, judges: 2 },
     };
     // Nobody listens at the first address.

@@ -77,6 +77,7 @@ fn first_as(endpoint: &Endpoint, kind: ProbeKind, compat: Compat) -> (Outcome, S
         judges: vec![JudgeSpec { target: TargetIndex(0), rule, on_unknown: OnUnknown::Keep }],
         slot_count: 2,
         phase_seed: 0,
+        past: Vec::new(),
         room: Room::NONE,
     };
     let endpoints = std::slice::from_ref(endpoint);

@@ -64,6 +64,7 @@ fn plan() -> Plan {
         judges: (0..TARGETS).map(judge).collect(),
         slot_count: 1024,
         phase_seed: 1,
+        past: Vec::new(),
         room: Room::NONE,
     }
 }

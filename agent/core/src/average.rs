@@ -7,7 +7,7 @@
 //! their number.
 
 /// Weight of a new time in the steady state is one over this.
-const RATE_MAX: u8 = 4;
+pub const RATE_MAX: u8 = 4;
 
 /// Takes the time of a happy probe, in seconds, into an average of `rate` probes (0 before the
 /// first; stays at 4).

@@ -335,6 +335,10 @@ pub struct Change {
 pub enum ChangeCause {
     /// The results assumed at the start are enough: healthy before the first probe.
     Initial,
+    /// It had been said of the history that was taken up; [`Change::before`] is the same.
+    TakenUp,
+    /// The history that was taken up is judged by another rule now.
+    Rule,
     /// A probe's result.
     Probe,
     /// Nothing determinate came for too long.

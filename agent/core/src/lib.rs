@@ -22,6 +22,9 @@ pub mod content;
 // What is to be probed and by which rule: the validated input of a prober.
 pub mod plan;
 
+// What is known of a target from before its prober began.
+pub mod past;
+
 // What a prober asks for, what it is told, and what it reports.
 pub mod command;
 

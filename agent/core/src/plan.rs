@@ -4,6 +4,7 @@
 //! names and to global indices.
 
 use crate::content::Content;
+use crate::past::Past;
 use crate::pattern::Pattern;
 use crate::statuses::Statuses;
 
@@ -33,6 +34,9 @@ pub struct Plan {
     pub probes: Vec<ProbeSpec>,
     /// What to probe.
     pub targets: Vec<TargetSpec>,
+    /// What is known of them from before, ascending by target; those without begin anew, by their
+    /// `initial`.
+    pub past: Vec<Past>,
     /// Who judges what: a backend's verdict over a target's register. Sorted by target.
     pub judges: Vec<JudgeSpec>,
     /// Probes in flight at once, at least 2. Targets that are sick, or whose last probe

@@ -99,8 +99,8 @@ impl Prober {
     ///
     /// # Panics
     ///
-    /// When the plan breaks its own rules: an index out of range, judges not sorted by target,
-    /// fewer than 2 slots, an interval of 0.
+    /// When the plan breaks its own rules: an index out of range, judges or past not sorted by
+    /// target, fewer than 2 slots, an interval of 0.
     #[must_use]
     pub fn new(plan: &Plan, now: Nanos) -> Self {
         assert!(2 <= plan.slot_count, "a prober needs at least 2 slots");
@@ -111,7 +111,10 @@ impl Prober {
             let threshold = threshold(&plan.judges, index);
             targets.push(Target::new(spec, probe, threshold, plan.phase_seed, now));
         }
-        let judges = Judges::new(&plan.judges, plan.room.judges, &mut targets);
+        for past in &plan.past {
+            targets[past.target.0 as usize].take_up(past);
+        }
+        let judges = Judges::new(&plan.judges, plan.room.judges, &mut targets, &plan.past);
         let timer_count = u32::try_from(target_count_max).expect("indices are u32");
         let mut due = Wheel::new(timer_count, now);
         for (index, target) in (0..).zip(&targets) {

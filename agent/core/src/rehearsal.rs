@@ -122,6 +122,7 @@ pub(crate) fn plan(spec: &ProbeSpec, rule: Rule, initial: u8) -> Plan {
         judges: vec![judge],
         slot_count: 2,
         phase_seed: PHASE_SEED,
+        past: Vec::new(),
         room: Room::NONE,
     }
 }

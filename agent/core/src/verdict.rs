@@ -89,6 +89,19 @@ impl Probed {
         Self { state: Verdict::Warming, warming_left }
     }
 
+    /// As [`Self::new`], after something was `said` of the same results, by this rule or another:
+    /// what the rule finds now, and where it finds neither health nor sickness, what was said.
+    #[must_use]
+    pub const fn resume(rule: Rule, happy: u64, said: Verdict) -> Self {
+        let state = match (said, finding(rule, happy)) {
+            (Verdict::Warming, _) => return Self::new(rule, happy),
+            (_, Finding::Healthy) => Verdict::Healthy,
+            (_, Finding::Sick) => Verdict::Sick,
+            (said, Finding::Undecided) => said,
+        };
+        Self { state, warming_left: 0 }
+    }
+
     /// The next state, after a determinate result that is already in `happy`.
     #[must_use]
     pub const fn after_result(self, rule: Rule, happy: u64) -> Self {

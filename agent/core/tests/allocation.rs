@@ -80,6 +80,7 @@ fn plan() -> Plan {
         judges: (0..TARGETS).map(judge).collect(),
         slot_count: SLOTS,
         phase_seed: 3,
+        past: Vec::new(),
         room: Room { targets: 8, judges: 8 },
     }
 }

@@ -52,6 +52,8 @@ pub struct Transition {
 pub enum Why {
     /// The results assumed at the start are enough.
     Initial,
+    /// The results are judged by another rule now.
+    Rule,
     /// A probe's result.
     Probe,
     /// No result that says anything for too long.
@@ -65,7 +67,8 @@ pub enum Why {
 impl From<ChangeCause> for Why {
     fn from(cause: ChangeCause) -> Self {
         match cause {
-            ChangeCause::Initial => Self::Initial,
+            ChangeCause::Initial | ChangeCause::TakenUp => Self::Initial,
+            ChangeCause::Rule => Self::Rule,
             ChangeCause::Probe => Self::Probe,
             ChangeCause::Silence => Self::Silence,
             ChangeCause::Override => Self::Operator,
@@ -118,6 +121,7 @@ impl TransitionView {
             Why::Initial => text.push_str("assumed at the start, by `initial`"),
             Why::Operator => text.push_str("set by an operator"),
             Why::Silence => text.push_str("no result that says anything for too long"),
+            Why::Rule => write!(text, "by its new rule, {}", self.reckoning()).expect("text"),
             Why::Probe | Why::Guard => text.push_str(&self.reckoning()),
         }
         if !self.cause.is_empty() && self.why != Why::Operator {

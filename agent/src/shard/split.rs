@@ -130,6 +130,7 @@ fn shard_plan(
         judges: judge_specs,
         slot_count: fleet.in_flight.max(2),
         phase_seed: phase_seed(&fleet.instance),
+        past: Vec::new(),
         room: Room { targets: room, judges: room },
     };
     let endpoints = targets.iter().map(|target| endpoint(fleet, *target)).collect();

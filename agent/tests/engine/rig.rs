@@ -103,6 +103,7 @@ impl Setup {
             judges: (0..self.targets.len() as u32).map(judge).collect(),
             slot_count: self.slots,
             phase_seed: 0,
+            past: Vec::new(),
             room: Room::NONE,
         }
     }

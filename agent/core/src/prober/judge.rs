@@ -3,6 +3,7 @@
 use super::calendar::Mood;
 use super::target::Target;
 use crate::command::{Change, ChangeCause, Override, Verdict};
+use crate::past::Past;
 use crate::plan::{JudgeIndex, JudgeSpec, OnUnknown, Rule};
 use crate::register::HAPPY;
 use crate::verdict::{Probed, verdict};
@@ -42,9 +43,16 @@ struct Judge {
 }
 
 impl Judges {
-    /// The judges of `specs`, with places for `room` more.
-    pub(super) fn new(specs: &[JudgeSpec], room: u32, targets: &mut [Target]) -> Self {
+    /// The judges of `specs`, with places for `room` more; those of targets with a past go on with
+    /// what was said last.
+    pub(super) fn new(
+        specs: &[JudgeSpec],
+        room: u32,
+        targets: &mut [Target],
+        past: &[Past],
+    ) -> Self {
         assert!(specs.is_sorted_by_key(|spec| spec.target), "judges are not sorted by target");
+        assert!(past.is_sorted_by_key(|past| past.target), "past is not sorted by target");
         let count_max = specs.len() + room as usize;
         u32::try_from(count_max).expect("indices are u32");
         let mut all = Self {
@@ -56,15 +64,22 @@ impl Judges {
             warming_count: 0,
         };
         for spec in specs {
-            all.add(spec, &mut targets[spec.target.0 as usize]);
+            let said = past.binary_search_by_key(&spec.target, |past| past.target);
+            let said = said.map_or(Verdict::Warming, |index| past[index].verdict);
+            all.add(spec, &mut targets[spec.target.0 as usize], said);
         }
         all
     }
 
-    /// Adds a judge of `target`, which judges by the history that is there; `None` when no place
-    /// is left.
-    pub(super) fn add(&mut self, spec: &JudgeSpec, target: &mut Target) -> Option<u32> {
-        let judge = Judge::new(spec, target.history().registers[HAPPY]);
+    /// Adds a judge of `target`, which judges by the history that is there, and by what was `said`
+    /// of it before; `None` when no place is left.
+    pub(super) fn add(
+        &mut self,
+        spec: &JudgeSpec,
+        target: &mut Target,
+        said: Verdict,
+    ) -> Option<u32> {
+        let judge = Judge::new(spec, target.history().registers[HAPPY], said);
         let verdict = judge.verdict;
         let index = match self.free_head {
             NONE if self.judges.len() == self.count_max => return None,
@@ -84,7 +99,10 @@ impl Judges {
         }
         self.warming_count += u32::from(verdict == Verdict::Warming);
         // Whoever publishes begins with nobody healthy, so those that are have to be told.
-        if verdict != Verdict::Warming {
+        if said != Verdict::Warming {
+            let cause = if verdict == said { ChangeCause::TakenUp } else { ChangeCause::Rule };
+            self.queue(index, cause);
+        } else if verdict != Verdict::Warming {
             self.queue(index, ChangeCause::Initial);
         }
         Some(index)
@@ -236,8 +254,8 @@ impl Judges {
 }
 
 impl Judge {
-    fn new(spec: &JudgeSpec, happy: u64) -> Self {
-        let probed = Probed::new(spec.rule, happy);
+    fn new(spec: &JudgeSpec, happy: u64, said: Verdict) -> Self {
+        let probed = Probed::resume(spec.rule, happy, said);
         Self {
             target: spec.target.0,
             next: NONE,
@@ -247,7 +265,7 @@ impl Judge {
             probed,
             word: Override::Auto,
             verdict: probed.state(),
-            told: Verdict::Warming,
+            told: said,
             queued: None,
         }
     }

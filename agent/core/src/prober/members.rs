@@ -5,6 +5,7 @@
 
 use super::waiting::Standing;
 use super::{Nanos, Place, Prober, Target};
+use crate::command::Verdict;
 use crate::plan::{JudgeIndex, JudgeSpec, Rule, TargetIndex, TargetSpec};
 
 impl Prober {
@@ -46,7 +47,7 @@ impl Prober {
     pub fn add_judge(&mut self, spec: &JudgeSpec, _now: Nanos) -> Option<JudgeIndex> {
         let target = &mut self.targets[spec.target.0 as usize];
         assert!(!target.is_removed(), "target {} was removed", spec.target.0);
-        let judge = self.judges.add(spec, target)?;
+        let judge = self.judges.add(spec, target, Verdict::Warming)?;
         self.invariants();
         Some(JudgeIndex(judge))
     }

@@ -6,6 +6,7 @@ use super::{History, judge};
 use crate::average;
 use crate::command::Outcome;
 use crate::limits::{UNKNOWN_INTERVALS, UNKNOWN_NS_MIN};
+use crate::past::Past;
 use crate::plan::{Compat, Family, Nanos, ProbeSpec, TargetSpec};
 use crate::register::{self, HAPPY};
 
@@ -88,6 +89,26 @@ impl Target {
             // Varnish's average knows the assumed results as ones that took no time.
             rate: if compat.is_varnish() { registers[HAPPY].count_ones() as u8 } else { 0 },
         }
+    }
+
+    /// Goes on with a history that was left. The results that were assumed count no more.
+    pub(super) fn take_up(&mut self, past: &Past) {
+        self.history = History {
+            registers: past.registers,
+            average_s: past.average_s,
+            last_ns: past.last_ns,
+            last_result_ns: past.last_result_ns,
+            outcome: past.outcome,
+            indeterminate: past.indeterminate,
+            unknown: false,
+        };
+        let goods = past.registers[HAPPY].count_ones() as u8;
+        self.rate = goods.min(average::RATE_MAX);
+        self.standing = match past.outcome {
+            Some(Outcome::TimedOut { .. }) => Standing::Suspect,
+            Some(outcome) if outcome.good().is_some() => Standing::Answering,
+            _ => Standing::Untried,
+        };
     }
 
     pub(super) const fn history(&self) -> &History {

@@ -37,6 +37,7 @@ fn plan(target_count: u32, slot_count: u32, kind: ProbeKind) -> Plan {
         judges: (0..target_count).map(judge).collect(),
         slot_count,
         phase_seed: 1,
+        past: Vec::new(),
         room: Room::NONE,
     }
 }
@@ -127,5 +128,6 @@ mod compat;
 mod judging;
 mod members;
 mod pace;
+mod past;
 mod probing;
 mod room;

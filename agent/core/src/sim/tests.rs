@@ -31,6 +31,7 @@ fn plan(target_count: u32, rule: Rule, initial: u8, probe: ProbeSpec, slot_count
         judges: (0..target_count).map(judge).collect(),
         slot_count,
         phase_seed: 7,
+        past: Vec::new(),
         room: Room::NONE,
     }
 }

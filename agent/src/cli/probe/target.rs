@@ -159,6 +159,7 @@ impl Settings {
             slot_count: u32::try_from((2 * self.names.len()).min(IN_FLIGHT_MAX))
                 .expect("bounded just now"),
             phase_seed: 0,
+            past: Vec::new(),
             room: Room::NONE,
         };
         ShardPlan {

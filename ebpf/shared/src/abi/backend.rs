@@ -11,8 +11,10 @@ pub struct Pool {
     /// Words reserved: a power of two, at most
     /// [`POOL_WORDS_MAX`](crate::limits::POOL_WORDS_MAX).
     pub word_count: u32,
+    /// Hash of its name: by this an agent finds the pools of the one before it; 0 = none.
+    pub identity: u64,
     /// Zero.
-    pub reserved: [u32; 6],
+    pub reserved: [u64; 2],
 }
 
 /// Flag in [`POOL_COUNTS`](super::POOL_COUNTS): fewer of the pool take new flows than its
@@ -43,8 +45,14 @@ pub struct Backend {
     pub shard: u8,
     /// Pool index.
     pub pool: u32,
+    /// Hash of its address and port, or of its socket's path: what the tables call it, and by what
+    /// an agent finds the backends of the one before it; 0 = nobody uses this index.
+    pub identity: u64,
+    /// The last generation that was given to this index, so that none is given twice; it stays when
+    /// the use is over. 0 = it was never used.
+    pub last_generation: u32,
     /// Zero.
-    pub reserved: [u64; 2],
+    pub reserved: u32,
 }
 
 /// Flag in [`Backend::next_hop`]: the MAC is known.
@@ -54,5 +62,8 @@ const _: () = {
     assert!(size_of::<Pool>() == 32);
     assert!(size_of::<Backend>() == 64);
     assert!(offset_of!(Backend, address) == 24);
+    assert!(offset_of!(Pool, identity) == 8);
     assert!(offset_of!(Backend, pool) == 44);
+    assert!(offset_of!(Backend, identity) == 48);
+    assert!(offset_of!(Backend, last_generation) == 56);
 };
