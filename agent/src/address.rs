@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use sickbay_core::hash;
 use sickbay_core::plan::Family;
 
 /// Bytes of a unix socket's path or abstract name: `sun_path` has 108, one of them for the NUL.
@@ -73,6 +74,23 @@ impl Address {
             Self::Inet(address) => Some(*address),
             Self::Unix(_) => None,
         }
+    }
+
+    /// What a backend there is called in the tables of slots and on the board: a hash of its address
+    /// and port, so that every host with one configuration agrees; of a unix socket's path.
+    #[must_use]
+    pub fn identity(&self) -> u64 {
+        let identity = match self {
+            Self::Inet(inet) => {
+                let ip = match inet.ip() {
+                    IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                    IpAddr::V6(ip) => ip,
+                };
+                hash::identity(&ip.octets(), inet.port(), b"")
+            }
+            Self::Unix(path) => hash::identity(path.as_str().as_bytes(), 0, b""),
+        };
+        hash::seeded(identity, 0)
     }
 
     /// As [`FromStr`] reads it back, whatever its characters: for files and requests.

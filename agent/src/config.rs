@@ -238,6 +238,7 @@ fn steer(
             seed: agent.seed,
             slot_first: tables.own.0,
             slot_count: tables.own.1,
+            sized: written.table_size != 0,
         })
         .collect()
 }

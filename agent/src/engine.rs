@@ -134,7 +134,6 @@ impl<S: Sink> Engine<S> {
         let ring = Ring::new(plan.slot_count, &places.all(endpoints))?;
         let now = monotonic_now();
         let prober = Prober::new(plan, now);
-        counters.set_warming(prober.warming_count());
         let connect_only: Box<[bool]> =
             plan.probes.iter().map(|probe| matches!(probe.kind, ProbeKind::Tcp)).collect();
         let known = plan.targets.iter().zip(endpoints);
@@ -391,8 +390,13 @@ impl<S: Sink> Engine<S> {
 
     /// Hands on what the prober found out: changes first.
     fn drain(&mut self, now: Nanos) {
+        let mut changed = false;
         while let Some(change) = self.prober.poll_change() {
             self.sink.on_change(&self.prober, &change, now);
+            changed = true;
+        }
+        if changed {
+            // After the last of them: whoever waits for nobody to be warming finds their bits.
             self.counters.set_warming(self.prober.warming_count());
         }
         while let Some(report) = self.prober.poll_report() {

@@ -23,6 +23,8 @@ mod datapath;
 mod detach;
 /// What can go wrong, with the remedy.
 mod error;
+/// What an agent before this one left.
+mod left;
 /// How much kernel memory the maps take.
 pub mod memory;
 /// The pin directory: made, locked, undone.
@@ -35,9 +37,10 @@ pub mod syscall;
 pub use self::attach::{Attached, AttachedMode};
 pub use self::aya::{DropRing, Explainer};
 pub use self::counters::Counters;
-pub use self::datapath::{Datapath, Flows, TcHook};
+pub use self::datapath::{Datapath, FLOW_MAPS, TcHook};
 pub use self::detach::{Removed, detach};
 pub use self::error::KernelError;
+pub use self::left::Left;
 pub use self::pins::{LINKS_FOLDER, MAPS_FOLDER, on_bpf_file_system};
 pub use self::sizes::Sizes;
 

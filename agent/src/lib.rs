@@ -12,6 +12,8 @@ pub mod config;
 pub mod control;
 /// The loop that carries out what the core asks for: one ring, one thread.
 pub mod engine;
+/// What an agent leaves to the next one, and what that one takes up of it.
+pub mod estate;
 /// Validated configuration, with every index given out.
 pub mod fleet;
 /// A flow as an operator names it, as a packet.

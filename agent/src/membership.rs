@@ -9,6 +9,8 @@
 //! by what the slots call previous, and then by their entries. One that enters again meanwhile is
 //! the one it was.
 
+use std::collections::HashSet;
+
 use sickbay_core::maglev::{self, Member};
 use sickbay_core::plan::Nanos;
 use sickbay_shared::abi::{BackendRef, Slot};
@@ -130,6 +132,33 @@ impl Membership {
         let seats = seats.collect();
         assert!(tables.iter().all(|table| table.drain_ns <= drain_ns), "a table drains longer");
         Self { drain_ns, indices, seats, tables }
+    }
+
+    /// A pool whose members have their seats already, as an agent before this one left them.
+    ///
+    /// # Panics
+    ///
+    /// When a table drains for longer than `drain_ns`.
+    #[must_use]
+    pub fn resume(indices: Indices, seats: Vec<Seat>, tables: Vec<Table>, drain_ns: Nanos) -> Self {
+        assert!(tables.iter().all(|table| table.drain_ns <= drain_ns), "a table drains longer");
+        Self { drain_ns, indices, seats, tables }
+    }
+
+    /// Goes on with the slots of a table as they stand. Which of them drain, and since when, only
+    /// the agent knew that began it: they drain anew from `now`. Slots to store: those that name
+    /// somebody for their older flows who is not here any more, and settle.
+    pub fn take_up(&mut self, table: usize, slots: &[Slot], now: Nanos) -> Vec<(u32, Slot)> {
+        let known: HashSet<BackendRef> = self.seats.iter().map(|seat| seat.backend).collect();
+        let gone = |slot: &Slot| slot.drains() && !known.contains(&slot.previous());
+        let settled: Vec<(u32, Slot)> = (0..)
+            .zip(slots)
+            .filter(|(_, slot)| gone(slot))
+            .map(|(index, slot)| (index, Slot::settled(slot.current())))
+            .collect();
+        let draining = (0..).zip(slots).filter(|(_, slot)| slot.drains() && !gone(slot));
+        self.tables[table].resume(draining.map(|(index, _)| index).collect(), now);
+        settled
     }
 
     /// All seats, those of members that are leaving included.

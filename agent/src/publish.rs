@@ -125,7 +125,7 @@ impl Publisher {
                 index: u32::try_from(index).expect("targets are counted in u32"),
                 identity: target.identity,
                 manner: manners[target.probe.0 as usize],
-                changed_ns: 0,
+                changed_ns: changed_ns(&board, index, target.identity),
             })
         };
         let room = plan.plan.room;
@@ -395,6 +395,13 @@ fn place<T>(places: &mut Vec<Option<T>>, index: u32) -> &mut Option<T> {
         places.resize_with(index + 1, || None);
     }
     &mut places[index]
+}
+
+/// When the verdict of a target last changed, by the record that it goes on with; 0 = by none.
+fn changed_ns(board: &Board, index: usize, identity: u128) -> Nanos {
+    let record = u32::try_from(index).ok().and_then(|index| board.read_target(index));
+    let own = record.filter(|record| record.identity == identity.to_be_bytes());
+    own.map_or(0, |record| record.changed_ns)
 }
 
 /// A target as the board shows it.

@@ -20,10 +20,11 @@ use crate::control::claim::Claim;
 use crate::control::host::Host as _;
 use crate::control::journal::Journal;
 use crate::control::server::{ControlServer, Options as ControlOptions};
+use crate::engine::monotonic_now;
 use crate::fleet::Fleet;
 use crate::guard::Guards;
 use crate::host;
-use crate::kernel::{self, Attached, Datapath, Flows, Sizes};
+use crate::kernel::{self, Attached, Datapath, Sizes};
 use crate::neighbours::Neighbours;
 use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
@@ -37,6 +38,8 @@ mod alarms;
 
 /// What the control plane is told of the running agent.
 mod answers;
+/// What the agent before this one left, as this one takes it up.
+mod heritage;
 /// From the fleet to the kernel's maps.
 mod layout;
 /// What the main thread looks at several times a second.
@@ -82,17 +85,17 @@ pub fn run(
     own_traffic::check(&fleet)?;
     // After the host's privileges, whose lack is told better than a directory's refusal.
     let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
-    let fleet = Arc::new(fleet);
+    let (instance, pin_directory) = (fleet.instance.clone(), fleet.pin_directory.clone());
 
-    let mut agent = Agent::start(Arc::clone(&fleet), Box::new(source), shard_count, claim)?;
+    let mut agent = Agent::start(fleet, Box::new(source), shard_count, claim)?;
     let ran = agent.serve(&signals);
     let attached = agent.stop();
     if options.detach_on_exit {
-        kernel::detach(&fleet.pin_directory).context("cannot detach at exit")?;
+        kernel::detach(&pin_directory).context("cannot detach at exit")?;
     } else if attached {
         tracing::info!(
-            "steering stays attached by the last verdicts; `sickbay detach --instance {}` removes it",
-            fleet.instance
+            "steering stays attached by the last verdicts; `sickbay detach --instance {instance}` \
+             removes it"
         );
     }
     ran
@@ -111,26 +114,34 @@ struct Agent {
 
 impl Agent {
     fn start(
-        fleet: Arc<Fleet>,
+        fleet: Fleet,
         source: Source,
         shard_count: usize,
         claim: Claim,
     ) -> anyhow::Result<Self> {
-        let plans = shard::split(&fleet, shard_count);
+        let (fleet, left) = heritage::take_up(fleet, monotonic_now()).context(
+            "what an agent before this one left cannot be taken up; it goes on steering, and \
+             `sickbay detach` removes it",
+        )?;
+        let (heritage, seating) = left.unzip();
+        let fleet = Arc::new(fleet);
+        let mut plans = shard::split(&fleet, shard_count);
+        if let Some(heritage) = &heritage {
+            heritage.give(&fleet, &mut plans);
+        }
         let shards = u32::try_from(plans.len()).expect("at most 256 shards");
-        // What an agent before this one left, if anything: its generation goes on.
-        let generation = Board::open(&fleet.pin_directory)
-            .and_then(|board| board.checked_header())
-            .map_or(1, |header| header.generation + 1);
         let sizes = Sizes::of(&fleet, shards);
-        let mut datapath =
-            Datapath::load(kernel::object()?, &sizes, &fleet.pin_directory, Flows::Fresh)?;
+        let keep = heritage.as_ref().map(|heritage| heritage.estate.kept_maps(&fleet));
+        let keep = keep.unwrap_or_default();
+        let mut datapath = Datapath::load(kernel::object()?, &sizes, &fleet.pin_directory, &keep)?;
         datapath.check(&fleet.attachments)?;
         let board = Arc::new(datapath.board()?);
         let owners = shard_of_backends(&fleet, &plans);
-        let members = layout::memberships(&fleet);
-        let place = layout::Place { shards, members: &members, shard_of: &owners, generation };
-        layout::lay_out(&fleet, &mut datapath, &board, &place)?;
+        let mut members = layout::memberships(&fleet, seating);
+        let heritage = heritage.as_ref();
+        let fresh = heritage.map(|heritage| heritage.fresh(&members)).unwrap_or_default();
+        let place = layout::Place { shards, members: &mut members, shard_of: &owners, heritage };
+        layout::lay_out(&fleet, &mut datapath, &board, place)?;
         let journal = Arc::new(Journal::default());
         let parts = Arc::new(Parts::new(
             Arc::clone(&fleet),
@@ -149,6 +160,7 @@ impl Agent {
         )?;
         let guards = answers.guards();
         parts.set_shards(start_shards(&fleet, &board, &journal, guards, plans)?);
+        answers.members().begin(&fresh)?;
         let datapath = Some(datapath);
         Ok(Self { fleet, datapath, parts, answers, lookout, control, attached: false })
     }

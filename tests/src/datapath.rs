@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use sickbay::fleet::{Attachment, Program};
-use sickbay::kernel::{Datapath, Flows, KernelError, Sizes, object};
+use sickbay::kernel::{Datapath, KernelError, Sizes, object};
 
 /// Network and mounts of the calling thread, apart from everybody else's.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl PrivateHost {
     /// What [`Datapath::load`] says.
     pub fn load(&self) -> Result<Datapath, KernelError> {
         let object = object().expect("built with the object: run `cargo xtask build-ebpf`");
-        Datapath::load(object, &small_sizes(), &self.pins("main"), Flows::Fresh)
+        Datapath::load(object, &small_sizes(), &self.pins("main"), &[])
     }
 
     /// Everything on the BPF file system, relative to its root.

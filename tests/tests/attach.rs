@@ -9,7 +9,9 @@ use aya::Ebpf;
 use aya::programs::Xdp;
 use sickbay::fleet::{Program, XdpMode};
 use sickbay::kernel::syscall::{self, link_info, pinned};
-use sickbay::kernel::{AttachedMode, Datapath, Flows, KernelError, Sizes, TcHook, detach, object};
+use sickbay::kernel::{
+    AttachedMode, Datapath, FLOW_MAPS, KernelError, Sizes, TcHook, detach, object,
+};
 use sickbay::netlink::{XdpModeInForce, interfaces};
 use sickbay_tests::datapath::{PrivateHost, attachment, ip, small_sizes};
 
@@ -131,7 +133,7 @@ fn a_program_of_another_instance_is_foreign() {
     let host = host();
     let object = object().unwrap();
     let other = host.pins("other");
-    let mut foreign = Datapath::load(object, &small_sizes(), &other, Flows::Fresh).unwrap();
+    let mut foreign = Datapath::load(object, &small_sizes(), &other, &[]).unwrap();
     foreign.attach(&[attachment("two", NATIVE)]).unwrap();
     let (_, id) = in_force("two").unwrap();
     let error = host.load().unwrap().attach(&[attachment("two", NATIVE)]).unwrap_err();
@@ -274,7 +276,7 @@ fn an_interface_with_a_dot_is_attached_and_detached() {
 fn an_instance_with_a_dot_is_refused_with_the_reason() {
     let host = host();
     let object = object().unwrap();
-    let error = Datapath::load(object, &small_sizes(), &host.pins("a.b"), Flows::Fresh);
+    let error = Datapath::load(object, &small_sizes(), &host.pins("a.b"), &[]);
     let text = error.unwrap_err().to_string();
     assert!(text.contains("no names with a dot, as \"a.b\" has"), "{text}");
     assert_eq!(host.pinned(), [""; 0]);
@@ -288,7 +290,7 @@ fn two_agents_of_one_instance_are_refused_and_two_instances_are_not() {
     assert!(matches!(error, KernelError::Running { .. }), "{error}");
     assert!(error.to_string().contains("--instance"), "{error}");
     let object = object().unwrap();
-    Datapath::load(object, &small_sizes(), &host.pins("other"), Flows::Fresh).unwrap();
+    Datapath::load(object, &small_sizes(), &host.pins("other"), &[]).unwrap();
     assert!(first.board().is_ok(), "the first one is untouched");
 }
 
@@ -303,10 +305,10 @@ fn a_failed_start_leaves_what_a_dead_agent_left() {
 
     let object = object().unwrap();
     let sizes = Sizes { backends: 1 << 21, ..small_sizes() };
-    let error = Datapath::load(object, &sizes, &host.pins("main"), Flows::Fresh).unwrap_err();
+    let error = Datapath::load(object, &sizes, &host.pins("main"), &[]).unwrap_err();
     assert!(error.to_string().contains("2097152 backends"), "{error}");
     let garbage = b"not an object";
-    let error = Datapath::load(garbage, &small_sizes(), &host.pins("main"), Flows::Keep);
+    let error = Datapath::load(garbage, &small_sizes(), &host.pins("main"), &FLOW_MAPS);
     let text = error.unwrap_err().to_string();
     assert!(text.starts_with("cannot load the eBPF programs: ") && !text.contains('\n'), "{text}");
     let mut datapath = host.load().unwrap();
@@ -325,13 +327,13 @@ fn flow_entries_are_kept_when_asked_for_and_when_their_room_is_unchanged() {
         (host.pins("main").join("maps/FLOWS_V4"), host.pins("main").join("maps/TARGETS"));
     let before = (map_id(&v4), map_id(&targets));
     let object = object().unwrap();
-    let mut kept = Datapath::load(object, &small_sizes(), &host.pins("main"), Flows::Keep).unwrap();
+    let mut kept = Datapath::load(object, &small_sizes(), &host.pins("main"), &FLOW_MAPS).unwrap();
     kept.attach(&[]).unwrap();
     assert_eq!(map_id(&v4), before.0);
     assert_ne!(map_id(&targets), before.1);
     drop(kept);
     let sizes = Sizes { flows: 2048, ..small_sizes() };
-    let grown = Datapath::load(object, &sizes, &host.pins("main"), Flows::Keep).unwrap();
+    let grown = Datapath::load(object, &sizes, &host.pins("main"), &FLOW_MAPS).unwrap();
     assert_ne!(map_id(&v4), before.0);
     drop(grown);
 }

@@ -10,7 +10,7 @@ use aya::maps::{Array, Map, MapData, PerCpuArray, PerCpuValues};
 use sickbay::board::{Board, BoardError, NextHop};
 use sickbay::kernel::memory::{map_bytes, one_map_bytes};
 use sickbay::kernel::syscall::{look_up, pinned, possible_cpu_count};
-use sickbay::kernel::{Counters, Datapath, Flows, Sizes, object};
+use sickbay::kernel::{Counters, Datapath, Sizes, object};
 use sickbay::neighbours::{Neighbours, Unresolved};
 use sickbay_shared::abi::{
     ADDRESS_PREFIXES, Backend, BackendCounters, BackendRef, GlobalCounters, Header, PORT_PREFIXES,
@@ -78,7 +78,7 @@ fn small_counts_stand_where_the_kernel_looks_for_them() {
     let host = PrivateHost::new();
     let object = object().unwrap();
     let sizes = Sizes { backends: 3 * 2048, ..small_sizes() };
-    let datapath = Datapath::load(object, &sizes, &host.pins("main"), Flows::Fresh).unwrap();
+    let datapath = Datapath::load(object, &sizes, &host.pins("main"), &[]).unwrap();
     let board = datapath.board().unwrap();
     board.set_takes_new(2 * 2048, 0, true);
     board.set_takes_new(2048, 0, true);
@@ -204,7 +204,7 @@ fn the_counters_of_65536_backends_are_read_at_once() {
     let host = PrivateHost::new();
     let object = object().unwrap();
     let sizes = Sizes { backends: 65_536, ..small_sizes() };
-    let _datapath = Datapath::load(object, &sizes, &host.pins("main"), Flows::Fresh).unwrap();
+    let _datapath = Datapath::load(object, &sizes, &host.pins("main"), &[]).unwrap();
     let last = BackendCounters { new_flows: 1, ..BackendCounters::default() };
     set_counters::<64, _>(&host, "BACKEND_COUNTERS", 65_535, last);
     let counters = Counters::open(&host.pins("main")).unwrap();
@@ -237,7 +237,7 @@ fn maps_take_the_memory_that_check_tells() {
         flows: Sizes::FLOWS_DEFAULT,
         ..small_sizes()
     };
-    let _datapath = Datapath::load(object, &sizes, &host.pins("main"), Flows::Fresh).unwrap();
+    let _datapath = Datapath::load(object, &sizes, &host.pins("main"), &[]).unwrap();
     let cpus = possible_cpu_count().unwrap();
     let mut total = 0;
     for (name, entries) in sizes.maps() {

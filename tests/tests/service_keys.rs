@@ -5,7 +5,7 @@ use std::path::Path;
 use sickbay::config::{Overrides, parse};
 use sickbay::fleet::{Fleet, Protocol};
 use sickbay::flow::FlowQuestion;
-use sickbay::kernel::{Datapath, Explainer, Flows, Sizes, object};
+use sickbay::kernel::{Datapath, Explainer, Sizes, object};
 use sickbay_shared::abi::{HEADER_HAS_PREFIXES, Header, Service};
 use sickbay_tests::datapath::PrivateHost;
 
@@ -77,7 +77,7 @@ fn kernel_finds_the_service_that_the_rules_give_a_packet() {
     let host = PrivateHost::new();
     let (fleet, object) = (fleet(), object().unwrap());
     let pins = host.pins("main");
-    let mut datapath = Datapath::load(object, &Sizes::of(&fleet, 1), &pins, Flows::Fresh).unwrap();
+    let mut datapath = Datapath::load(object, &Sizes::of(&fleet, 1), &pins, &[]).unwrap();
     let board = datapath.board().unwrap();
     board.write_header(&Header { flags: HEADER_HAS_PREFIXES, ..Header::default() }).unwrap();
     for index in 0..10 {

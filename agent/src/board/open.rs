@@ -26,21 +26,29 @@ impl Board {
     /// [`BoardError::Map`]: a map is not pinned there, may not be opened, or is not what the ABI
     /// says.
     pub fn open(pin_directory: &Path) -> Result<Self, BoardError> {
-        let maps = pin_directory.join(MAPS_FOLDER);
-        let header = mapped(&maps, abi::HEADER)?;
-        let pool_counts: Mapped<u64> = mapped(&maps, abi::POOL_COUNTS)?;
+        Self::open_maps(&pin_directory.join(MAPS_FOLDER))
+    }
+
+    /// The board of the maps that are pinned in the folder `maps`; otherwise as [`Board::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Board::open`].
+    pub fn open_maps(maps: &Path) -> Result<Self, BoardError> {
+        let header = mapped(maps, abi::HEADER)?;
+        let pool_counts: Mapped<u64> = mapped(maps, abi::POOL_COUNTS)?;
         Ok(Self {
             header,
             panics: Panics::none(pool_counts.count()),
             pool_counts,
-            heartbeats: mapped(&maps, abi::HEARTBEATS)?,
-            takes_new: mapped(&maps, abi::TAKES_NEW)?,
-            serves_old: mapped(&maps, abi::SERVES_OLD)?,
-            allowed: mapped(&maps, abi::ALLOWED)?,
-            group_counts: mapped(&maps, abi::GROUP_COUNTS)?,
-            slots: mapped(&maps, abi::SLOTS)?,
-            backends: mapped(&maps, abi::BACKENDS)?,
-            targets: mapped(&maps, abi::TARGETS)?,
+            heartbeats: mapped(maps, abi::HEARTBEATS)?,
+            takes_new: mapped(maps, abi::TAKES_NEW)?,
+            serves_old: mapped(maps, abi::SERVES_OLD)?,
+            allowed: mapped(maps, abi::ALLOWED)?,
+            group_counts: mapped(maps, abi::GROUP_COUNTS)?,
+            slots: mapped(maps, abi::SLOTS)?,
+            backends: mapped(maps, abi::BACKENDS)?,
+            targets: mapped(maps, abi::TARGETS)?,
         })
     }
 

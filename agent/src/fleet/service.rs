@@ -39,6 +39,8 @@ pub struct Service {
     pub slot_first: u32,
     /// Slots of its table, a prime.
     pub slot_count: u32,
+    /// Whether the configuration says how many slots; else they follow from the pool's members.
+    pub sized: bool,
 }
 
 /// A service's backup pool and the table over it.

@@ -13,16 +13,17 @@ use super::sizes::Sizes;
 use super::syscall;
 use crate::board::{Board, BoardError};
 
-/// What becomes of the flow entries that an agent before this one left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Flows {
-    /// They are dropped with the old maps.
-    #[default]
-    Fresh,
-    /// They are kept, when their maps have the wanted room: right only when every backend index
-    /// and generation still names the same backend (compare [`Board::backend`] of the old board).
-    Keep,
-}
+/// The maps that packets write and the agent does not: flows and what is known of them. Kept by a
+/// new agent ([`Datapath::load`]), they are right as long as every backend index and generation in
+/// them names the same backend, or none.
+pub const FLOW_MAPS: [&str; 6] = [
+    abi::FLOWS_V4,
+    abi::FLOWS_V6,
+    abi::EMBRYONIC_V4,
+    abi::EMBRYONIC_V6,
+    abi::EMBRYONIC_SEEN,
+    abi::FRAGMENTS,
+];
 
 /// Which hook TC programs are attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -53,8 +54,9 @@ pub struct Datapath {
 
 impl Datapath {
     /// Loads the programs of `object` with maps of `sizes`, and pins the maps. What an agent
-    /// before this one left stays in force until [`Datapath::attach`]; to read its history, open
-    /// its board ([`Board::open`]) before this call.
+    /// before this one left stays in force until [`Datapath::attach`]; to read its history, read
+    /// what it left ([`Left::read`](super::Left::read)) before this call. Of its maps those called
+    /// in `keep` are gone on with, where their room and their values are as wanted.
     ///
     /// # Errors
     ///
@@ -64,7 +66,7 @@ impl Datapath {
         object: &[u8],
         sizes: &Sizes,
         pin_directory: &Path,
-        flows: Flows,
+        keep: &[&'static str],
     ) -> Result<Self, KernelError> {
         if let Some((what, count, limit)) = sizes.excess() {
             return Err(KernelError::TooMany { what, count, limit });
@@ -74,9 +76,7 @@ impl Datapath {
         let mut old_maps = false;
         let loaded = (|| {
             old_maps = pins.set_old_maps_aside()?;
-            if flows == Flows::Keep {
-                keep_flows(&pins, sizes, &mut kept)?;
-            }
+            keep_maps(&pins, sizes, keep, &mut kept)?;
             Loaded::load(object, sizes, &pins)
         })();
         match loaded {
@@ -198,22 +198,20 @@ fn undo(pins: &mut Pins, old_maps: bool, kept: &[&'static str]) {
     }
 }
 
-/// Keeps the flow maps that were set aside and have the wanted room.
-fn keep_flows(pins: &Pins, sizes: &Sizes, kept: &mut Vec<&'static str>) -> Result<(), KernelError> {
-    const ENTRY: usize = size_of::<abi::FlowEntry>();
-    let maps = [
-        (abi::FLOWS_V4, ENTRY),
-        (abi::FLOWS_V6, ENTRY),
-        (abi::EMBRYONIC_V4, ENTRY),
-        (abi::EMBRYONIC_V6, ENTRY),
-        (abi::EMBRYONIC_SEEN, size_of::<u64>()),
-    ];
-    for (name, value_size) in maps {
+/// Keeps those of the maps that were set aside which are wanted and fit.
+fn keep_maps(
+    pins: &Pins,
+    sizes: &Sizes,
+    wanted: &[&'static str],
+    kept: &mut Vec<&'static str>,
+) -> Result<(), KernelError> {
+    for &name in wanted {
         let info = syscall::pinned(&pins.old_map(name))
             .and_then(|map| syscall::map_info(map.as_fd()))
             .ok();
         let fits = info.is_some_and(|info| {
-            Some(info.entries_max) == sizes.entries(name) && info.value_size as usize == value_size
+            Some(info.entries_max) == sizes.entries(name)
+                && Some(info.value_size as usize) == value_size(name)
         });
         if fits {
             pins.keep_old_map(name)?;
@@ -221,4 +219,19 @@ fn keep_flows(pins: &Pins, sizes: &Sizes, kept: &mut Vec<&'static str>) -> Resul
         }
     }
     Ok(())
+}
+
+/// Bytes of a value of the maps that can be kept.
+fn value_size(name: &str) -> Option<usize> {
+    Some(match name {
+        abi::FLOWS_V4 | abi::FLOWS_V6 | abi::EMBRYONIC_V4 | abi::EMBRYONIC_V6 => {
+            size_of::<abi::FlowEntry>()
+        }
+        abi::EMBRYONIC_SEEN => size_of::<u64>(),
+        abi::FRAGMENTS => size_of::<abi::FragmentEntry>(),
+        abi::SERVICE_COUNTERS => size_of::<abi::ServiceCounters>(),
+        abi::BACKEND_COUNTERS => size_of::<abi::BackendCounters>(),
+        abi::GLOBAL_COUNTERS => size_of::<abi::GlobalCounters>(),
+        _ => return None,
+    })
 }

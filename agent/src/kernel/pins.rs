@@ -9,6 +9,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::error::KernelError;
+use super::left;
 
 /// Folder of the pin directory in which every map is pinned by its name.
 pub const MAPS_FOLDER: &str = "maps";
@@ -97,10 +98,29 @@ impl Pins {
             // The last agent died between this and the end of its load: those in `old` count.
             return Ok(old.exists());
         }
+        if old.exists() && !left::is_whole(&maps) {
+            // It died before it had laid its own out: those in `old` are in force.
+            self.put_back_kept(&maps)?;
+            remove_pins_in(&maps)?;
+            make_directories(&maps, &mut Vec::new())?;
+            return Ok(true);
+        }
         remove_pins_in(&old)?;
         fs::rename(&maps, &old).map_err(failed("move", &maps))?;
         make_directories(&maps, &mut Vec::new())?;
         Ok(true)
+    }
+
+    /// Moves what had been kept of the old maps back to them.
+    fn put_back_kept(&self, maps: &Path) -> Result<(), KernelError> {
+        for entry in fs::read_dir(maps).map_err(failed("read", maps))? {
+            let path = entry.map_err(failed("read", maps))?.path();
+            let old = self.old_map(&name_of(&path));
+            if !old.exists() {
+                fs::rename(&path, &old).map_err(failed("move", &path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Moves one map back from those set aside, for the new program to go on with.

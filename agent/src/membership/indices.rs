@@ -1,6 +1,6 @@
 //! Which indices of a pool are in use, by which generation.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use sickbay_core::plan::Nanos;
 use sickbay_shared::abi::BackendRef;
@@ -29,6 +29,23 @@ impl Indices {
     pub fn new(first: u32, count: u32) -> Self {
         let free = (first..first + count).map(|index| (index, 0)).collect();
         Self { first, generations: vec![0; count as usize].into_boxed_slice(), free }
+    }
+
+    /// `count` indices from `first` on after an agent that is gone: `last` tells the last generation
+    /// of each, 0 = none, and those `in_use` are taken. The others have rested; those that were
+    /// never used come first.
+    #[must_use]
+    pub fn resume(
+        first: u32,
+        count: u32,
+        in_use: &HashSet<u32>,
+        last: impl Fn(u32) -> u32,
+    ) -> Self {
+        let generations: Box<[u32]> = (first..first + count).map(last).collect();
+        let mut free: Vec<u32> =
+            (first..first + count).filter(|index| !in_use.contains(index)).collect();
+        free.sort_by_key(|index| generations[(index - first) as usize] != 0);
+        Self { first, generations, free: free.into_iter().map(|index| (index, 0)).collect() }
     }
 
     /// How many there are.

@@ -45,6 +45,14 @@ impl Table {
         Self { seed, slot_count, drain_ns, sheds, drains: VecDeque::new() }
     }
 
+    /// Slots that are draining already, ascending: for a drain from `now` on.
+    pub(super) fn resume(&mut self, slots: Vec<u32>, now: Nanos) {
+        if !slots.is_empty() {
+            let end_ns = now.saturating_add(self.drain_ns);
+            self.drains.push_back(Drain { end_ns, slots });
+        }
+    }
+
     /// The slots to store so that each belongs to whom `wanted` says. `slot` reads one as it stands.
     pub(super) fn change(
         &mut self,

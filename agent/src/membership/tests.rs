@@ -266,6 +266,45 @@ fn entering_is_taken_back_as_if_it_had_never_been() {
 }
 
 #[test]
+fn next_agent_goes_on_with_slots_that_drain_and_drains_them_anew() {
+    let mut rig = Rig::new(3, 8, vec![table()]);
+    let leaving = rig.membership.seats()[0];
+    rig.leave(leaving.backend);
+    rig.retable();
+    rig.pass(DRAIN / 2);
+    let left = rig.tables[0].clone();
+    let draining = left.iter().filter(|slot| slot.drains()).count();
+    assert!(0 < draining);
+    let seats = rig.membership.seats().to_vec();
+    let in_use = seats.iter().map(|seat| seat.backend.index()).collect();
+    let gone_ns = Some(rig.now + DRAIN);
+    let again = |seat: &Seat| Seat { gone_ns: seat.gone_ns.and(gone_ns), ..*seat };
+    let seats: Vec<Seat> = seats.iter().map(again).collect();
+    let indices = Indices::resume(64, 8, &in_use, |index| u32::from(index < 68));
+    rig.membership = Membership::resume(indices, seats, vec![table()], DRAIN);
+    assert_eq!(rig.membership.take_up(0, &left, rig.now), []);
+    assert_eq!((rig.retable(), &rig.tables[0]), (0, &left), "nobody has come or gone");
+    assert_eq!(rig.membership.draining_count(), draining);
+    // Those that were used come last, and with another generation.
+    let entered: Vec<_> = (4..8).map(|identity| rig.enter(identity).unwrap().backend()).collect();
+    let uses: Vec<_> = entered.iter().map(|it| (it.index(), it.generation())).collect();
+    assert_eq!(uses, [(68, 1), (69, 1), (70, 1), (71, 1)]);
+    assert_eq!(rig.enter(8).unwrap().backend(), BackendRef::new(67, 2));
+    assert_eq!(rig.pass(DRAIN - 1), []);
+    assert_eq!(rig.pass(1), [leaving.backend]);
+}
+
+#[test]
+fn slot_that_drains_from_somebody_who_is_not_here_settles() {
+    let mut rig = Rig::new(2, 4, vec![table()]);
+    let (one, stranger) = (rig.tables[0][0].current(), BackendRef::new(99, 3));
+    let mut left = rig.tables[0].clone();
+    left[0] = Slot::new(one, stranger);
+    assert_eq!(rig.membership.take_up(0, &left, rig.now), [(0, Slot::settled(one))]);
+    assert_eq!(rig.membership.draining_count(), 0);
+}
+
+#[test]
 fn hundreds_enter_and_leave_at_once() {
     let tables = || vec![Table::new(7, 65_521, DRAIN, false)];
     let mut rig = Rig::new(10, 1024, tables());

@@ -3,20 +3,21 @@
 //! Written once, before anything is attached: pools, services, tables, backend records and the
 //! bits that no probe decides: those of backends without one.
 
-use std::net::IpAddr;
-
-use sickbay_core::hash;
 use sickbay_core::maglev::Member;
+use sickbay_core::plan::Nanos;
 use sickbay_shared::abi;
 use sickbay_shared::abi::Header;
 use sickbay_shared::limits::WORD_BACKENDS;
 
 use crate::address::Address;
 use crate::board::{Board, PanicCounts};
+use crate::estate::{self, Estate};
 use crate::fleet::{AllSick, Backend, Fleet, HashBy, Mode, OnSick, Pool, Protocol, Service, Stale};
 use crate::kernel::{Datapath, KernelError, Sizes};
-use crate::membership::{Membership, Table};
+use crate::membership::{Membership, Rewrite, Table};
 use crate::service_keys::address_bytes;
+
+use super::heritage::{Heritage, Seating};
 
 /// A heartbeat older than this is stale: ten ticks of the engine, rounded up.
 pub(super) const HEARTBEAT_LIMIT_NS: u64 = 500_000_000;
@@ -24,16 +25,16 @@ pub(super) const HEARTBEAT_LIMIT_NS: u64 = 500_000_000;
 pub(super) const UNPROBED_SHARD: usize = 0;
 
 /// Where a fleet is put.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Place<'a> {
     /// Probing threads.
     pub(super) shards: u32,
     /// The members of each pool.
-    pub(super) members: &'a [Membership],
+    pub(super) members: &'a mut [Membership],
     /// The shard of each backend, by fleet backend.
     pub(super) shard_of: &'a [usize],
-    /// Generation of the configuration put into force.
-    pub(super) generation: u64,
+    /// What an agent before this one left; the fleet is arranged as it asks for.
+    pub(super) heritage: Option<&'a Heritage>,
 }
 
 /// Puts the fleet on the board and into the kernel's maps.
@@ -45,22 +46,20 @@ pub(super) fn lay_out(
     fleet: &Fleet,
     datapath: &mut Datapath,
     board: &Board,
-    place: &Place<'_>,
+    mut place: Place<'_>,
 ) -> Result<(), LayoutError> {
-    lay_out_backends(fleet, board, place);
+    lay_out_backends(fleet, board, &place);
+    lay_out_histories(fleet, board, &place);
     for (index, pool) in (0..).zip(&fleet.pools) {
         let record = abi::Pool {
             first_word: pool.first_word,
             word_count: pool.word_count,
+            identity: estate::name_identity(&pool.name),
             ..abi::Pool::default()
         };
         datapath.insert_pool(index, &record)?;
     }
-    for (pool, members) in place.members.iter().enumerate() {
-        for (index, table) in tables_of(fleet, pool).enumerate() {
-            board.write_slots(table.slot_first, &members.settled(index));
-        }
-    }
+    lay_out_tables(fleet, board, &mut place);
     for (index, service) in (0..).zip(&fleet.services) {
         datapath.set_service(&record(service, index))?;
     }
@@ -78,7 +77,7 @@ pub(super) fn lay_out(
     let sizes = Sizes::of(fleet, place.shards);
     let header = Header {
         shard_count: place.shards,
-        generation: place.generation,
+        generation: place.heritage.map_or(1, |heritage| heritage.estate.generation() + 1),
         backend_count: sizes.backends,
         target_count: sizes.targets,
         heartbeat_limit_ns: HEARTBEAT_LIMIT_NS,
@@ -117,21 +116,102 @@ pub(super) enum LayoutError {
 }
 
 fn lay_out_backends(fleet: &Fleet, board: &Board, place: &Place<'_>) {
-    let seats = place.members.iter().flat_map(Membership::seats);
-    for ((backend, &shard), seat) in fleet.backends.iter().zip(place.shard_of).zip(seats) {
-        assert_eq!(
-            backend.index,
-            seat.backend.index(),
-            "a fleet's backends have the first indices"
-        );
-        let record = backend_record(backend, shard, seat.backend.generation());
-        board.write_backend(backend.index, &record);
-        board.set_allowed(backend.index, true);
-        board.set_serves_old(backend.index, true);
-        if backend.judged.is_empty() {
-            board.set_takes_new(backend.index, record.pool, true);
+    let estate = place.heritage.map(|heritage| &heritage.estate);
+    if let Some(estate) = estate {
+        let room = Sizes::of(fleet, place.shards).backends;
+        for index in 0..estate.index_count().min(room) {
+            board.write_backend(index, &vacant_record(estate.last_generation(index)));
         }
     }
+    let seats = place.members.iter().flat_map(Membership::seats);
+    for ((backend, &shard), seat) in fleet.backends.iter().zip(place.shard_of).zip(seats) {
+        assert_eq!(backend.index, seat.backend.index(), "seats stand as the fleet's backends do");
+        let record = backend_record(backend, shard, seat.backend.generation());
+        board.write_backend(backend.index, &record);
+        let was_there = |estate: &&Estate| estate.knows(seat.backend);
+        let left = estate.filter(was_there);
+        let stays = seat.gone_ns.is_none();
+        board.set_allowed(backend.index, stays);
+        // Of those who were there as it stood, until their shards have said what they say now.
+        let serves = left.is_none_or(|estate| estate.served_old(backend.index));
+        board.set_serves_old(backend.index, serves);
+        let takes = stays
+            && match left {
+                Some(estate) => {
+                    estate.took_new(backend.index) && is_taken_up(fleet, backend, place)
+                }
+                None => backend.judged.is_empty(),
+            };
+        board.set_takes_new(backend.index, record.pool, takes);
+    }
+}
+
+/// Whether the history of each of its targets is gone on with.
+fn is_taken_up(fleet: &Fleet, backend: &Backend, place: &Place<'_>) -> bool {
+    let known = |target: usize| {
+        let heritage = place.heritage;
+        heritage.is_some_and(|it| it.estate.record(fleet, target, it.now).is_some())
+    };
+    backend.judged.iter().all(|judged| known(judged.target))
+}
+
+/// Histories that were left, bit for bit: their owners write on in them.
+fn lay_out_histories(fleet: &Fleet, board: &Board, place: &Place<'_>) {
+    let Some(Heritage { estate, now, .. }) = place.heritage else {
+        return;
+    };
+    for (index, target) in (0..).zip(0..fleet.targets.len()) {
+        if let Some(record) = estate.record(fleet, target, *now) {
+            board.write_target(index, record);
+        }
+    }
+}
+
+/// Every table: as it stood and then as its members want it, or new.
+fn lay_out_tables(fleet: &Fleet, board: &Board, place: &mut Place<'_>) {
+    for (pool, members) in place.members.iter_mut().enumerate() {
+        let tables: Vec<TableOf<'_>> = tables_of(fleet, pool).collect();
+        let heritage = place.heritage.filter(|heritage| heritage.found[pool]);
+        let Some(Heritage { estate, now, .. }) = heritage else {
+            for (index, table) in tables.iter().enumerate() {
+                board.write_slots(table.slot_first, &members.settled(index));
+            }
+            continue;
+        };
+        for (index, table) in tables.iter().enumerate() {
+            let (name, seed) = (&fleet.pools[pool].name, table.service.seed);
+            let Some(slots) = estate.slots(name, seed, table.slot_count) else {
+                board.write_slots(table.slot_first, &members.settled(index));
+                continue;
+            };
+            board.write_slots(table.slot_first, &slots);
+            for (slot, settled) in members.take_up(index, &slots, *now) {
+                board.write_slots(table.slot_first + slot, &[settled]);
+            }
+        }
+        if !tables.is_empty() {
+            let firsts: Vec<u32> = tables.iter().map(|table| table.slot_first).collect();
+            retable(board, members, &firsts, *now);
+        }
+    }
+}
+
+/// Has the tables of a pool, whose first slots these are, follow its members.
+fn retable(board: &Board, members: &mut Membership, firsts: &[u32], now: Nanos) {
+    let slot = |table: usize, index: u32| {
+        let slot = board.slot(firsts[table] + index);
+        slot.expect("the board has every slot of every table")
+    };
+    for Rewrite { table, slots } in members.retable(&slot, now) {
+        for (index, slot) in slots {
+            board.write_slots(firsts[table] + index, &[slot]);
+        }
+    }
+}
+
+/// The record of an index that nobody uses, which was used last by this generation.
+pub(super) fn vacant_record(last_generation: u32) -> abi::Backend {
+    abi::Backend { last_generation, ..abi::Backend::default() }
 }
 
 /// A backend's record, its next hop not known.
@@ -146,14 +226,28 @@ pub(super) fn backend_record(backend: &Backend, shard: usize, generation: u32) -
         family,
         shard: u8::try_from(shard).expect("at most 256 shards"),
         pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
+        identity: backend.address.identity(),
+        last_generation: generation,
         ..abi::Backend::default()
     }
 }
 
-/// The members of each pool, with the tables of its services in their order.
-pub(super) fn memberships(fleet: &Fleet) -> Vec<Membership> {
+/// The members of each pool, with the tables of its services in their order; with the seats and
+/// indices that they were arranged to have, by pool, if they were.
+pub(super) fn memberships(fleet: &Fleet, arranged: Option<Seating>) -> Vec<Membership> {
+    let tables = |index: usize, pool: &Pool| {
+        tables_of(fleet, index).map(|table| table.membership(pool)).collect()
+    };
+    if let Some((seats, indices)) = arranged {
+        let pools = fleet.pools.iter().enumerate().zip(seats.into_iter().zip(indices));
+        return pools
+            .map(|((index, pool), (seats, indices))| {
+                Membership::resume(indices, seats, tables(index, pool), pool.drain_ns)
+            })
+            .collect();
+    }
     let membership = |(index, pool): (usize, &Pool)| {
-        let tables = tables_of(fleet, index).map(|table| table.membership(pool)).collect();
+        let tables = tables(index, pool);
         let backends = fleet.backends[pool.backends.clone()].iter();
         let members = backends.map(|backend| member(&backend.address, backend.weight));
         let indices = (pool.first_word * WORD_BACKENDS, pool.word_count * WORD_BACKENDS);
@@ -210,23 +304,7 @@ impl TableOf<'_> {
 
 /// A backend as the tables know it.
 pub(super) fn member(address: &Address, weight: u32) -> Member {
-    Member { identity: member_identity(address), weight }
-}
-
-/// What a backend is called in the tables: its address and port, so that every host with this
-/// configuration agrees. A unix socket is in no table, and called by its path.
-fn member_identity(address: &Address) -> u64 {
-    let identity = match address {
-        Address::Inet(inet) => {
-            let ip = match inet.ip() {
-                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                IpAddr::V6(ip) => ip,
-            };
-            hash::identity(&ip.octets(), inet.port(), b"")
-        }
-        Address::Unix(path) => hash::identity(path.as_str().as_bytes(), 0, b""),
-    };
-    hash::seeded(identity, 0)
+    Member { identity: address.identity(), weight }
 }
 
 fn record(service: &Service, index: u32) -> abi::Service {
@@ -262,6 +340,7 @@ fn record(service: &Service, index: u32) -> abi::Service {
         },
         udp_idle_ns: service.udp_idle_ns,
         stale_after_ns: service.stale_after_ns,
+        identity: estate::name_identity(&service.name),
         ..abi::Service::default()
     }
 }

@@ -167,6 +167,33 @@ impl Members {
         self.state().pools.iter().map(Membership::member_count).collect()
     }
 
+    /// Those whom an agent before this one had, and who are members no more, leave: their shards are
+    /// told before anything is attached. What was counted for indices that `fresh` backends have now
+    /// was counted for others.
+    ///
+    /// # Errors
+    ///
+    /// A shard does not take it.
+    pub(super) fn begin(&self, fresh: &[u32]) -> Result<(), ControlError> {
+        let mut state = self.state();
+        let fleet = self.parts.fleet();
+        let gone = state.leaving();
+        let leaving: Vec<Backend> =
+            fleet.backends.iter().filter(|it| gone.contains(&it.index)).cloned().collect();
+        self.set_standings(&state, &each(&leaving, Standing::Draining))?;
+        let now = monotonic_now();
+        self.tell(&fleet, &leaving, now, |backend| MemberEvent::Removed {
+            drain_ms: fleet.pools[backend.pool].drain_ns / 1_000_000,
+        });
+        for index in fresh {
+            let before = self.parts.counters.backend(*index).unwrap_or_default();
+            if before != BackendCounters::default() {
+                state.counted_before.insert(*index, before);
+            }
+        }
+        Ok(())
+    }
+
     /// First verdicts are there: from now on a pool of which too few take new flows panics. Not
     /// before: one whose backends have no verdict yet is not one that fell.
     pub(super) fn begin_panics(&self) {
@@ -351,7 +378,8 @@ impl Members {
                 if slots < SLOTS_PER_LIGHTEST {
                     notes.push(format!(
                         "service {}: its {} slots give the lightest of {} backends {slots}: shares \
-                         are uneven by up to one part in {}; a restart makes the table larger",
+                         are uneven by up to one part in {}; a larger table_size and a restart \
+                         mend it, and move flows",
                         service.name,
                         slot_count,
                         weights.len(),

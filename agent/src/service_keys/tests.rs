@@ -30,6 +30,7 @@ fn of_traffic(traffic: Traffic, mode: Mode) -> Service {
         seed: 0,
         slot_first: 0,
         slot_count: 1021,
+        sized: false,
     }
 }
 

@@ -49,21 +49,31 @@ impl Agent {
         let file = directory.join(CONFIGURATION);
         fs::write(&file, configuration)?;
         let log = directory.join("log");
-        let mut command = Command::new(binary()?);
-        command.arg("run").arg("-c").arg(&file).arg("--detach-on-exit");
-        command.stdin(Stdio::null()).stdout(File::create(&log)?);
-        command.stderr(File::options().append(true).open(&log)?);
+        File::create(&log)?;
         let mut agent = Self {
-            child: namespace.spawn(&mut command)?,
+            child: spawn(namespace, &file, &log)?,
             namespace: namespace.clone(),
             instance: instance.to_owned(),
             log,
         };
-        let attached = configuration.lines().filter(|line| line.trim() == "[[attach]]").count();
-        agent
-            .wait_until_ready(attached)
-            .with_context(|| format!("the agent said:\n{}", agent.said()))?;
+        agent.become_ready(configuration)?;
         Ok(agent)
+    }
+
+    /// Starts it again after [`Self::crash`], with the configuration of its file, and waits as
+    /// [`Self::start`] does.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_again(&mut self) -> Result<()> {
+        let file = self.log.with_file_name(CONFIGURATION);
+        self.child = spawn(&self.namespace, &file, &self.log)?;
+        self.become_ready(&fs::read_to_string(&file)?)
+    }
+
+    fn become_ready(&mut self, configuration: &str) -> Result<()> {
+        let attached = configuration.lines().filter(|line| line.trim() == "[[attach]]").count();
+        self.wait_until_ready(attached).with_context(|| format!("the agent said:\n{}", self.said()))
     }
 
     /// Runs another `sickbay` command against this agent, to its end.
@@ -88,6 +98,12 @@ impl Agent {
         ensure!(output.status.success(), "`sickbay {}`: {}", all.join(" "), error.trim());
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("`sickbay {}` printed no JSON", all.join(" ")))
+    }
+
+    /// Its instance.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        &self.instance
     }
 
     /// Its pinned maps.
@@ -193,6 +209,14 @@ impl Drop for Agent {
             let _ = self.namespace.run(|| command.status());
         }
     }
+}
+
+fn spawn(namespace: &Namespace, configuration: &Path, log: &Path) -> Result<Child> {
+    let mut command = Command::new(binary()?);
+    command.arg("run").arg("-c").arg(configuration).arg("--detach-on-exit");
+    command.stdin(Stdio::null()).stdout(File::options().append(true).open(log)?);
+    command.stderr(File::options().append(true).open(log)?);
+    namespace.spawn(&mut command)
 }
 
 /// The `sickbay` binary: what the environment names, else the one built beside this program.

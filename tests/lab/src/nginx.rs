@@ -19,8 +19,8 @@ use crate::private;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of [`DOWNLOAD`].
-pub const DOWNLOAD_BYTES: u64 = 40 << 20;
-/// A file that each server sends at 4 MiB a second, so in ten.
+pub const DOWNLOAD_BYTES: u64 = 100 << 20;
+/// A file that each server sends at 6 MiB a second, so in some seventeen.
 pub const DOWNLOAD: &str = "/download";
 
 /// One running nginx. It answers `/healthz` with 200, [`DOWNLOAD`] slowly, and every other path
@@ -134,7 +134,7 @@ http {{
         listen 0.0.0.0:{port} backlog=1024;
         listen [::]:{port} ipv6only=on backlog=1024;
         location = /healthz {{ return 200 \"ok\\n\"; }}
-        location = {DOWNLOAD} {{ root {directory}; limit_rate 4m; add_header X-Backend {name}; }}
+        location = {DOWNLOAD} {{ root {directory}; limit_rate 6m; add_header X-Backend {name}; }}
         location / {{ add_header X-Backend {name} always; return 200 \"{name}\\n\"; }}
     }}
 }}

@@ -51,6 +51,29 @@ fn backup_pool_takes_new_flows_when_the_pool_has_none_and_ready_says_so() {
 }
 
 #[test]
+fn refused_at_once_when_nobody_takes_new_flows_and_the_service_says_reset() {
+    let mut town = Town::new(2);
+    let keys = format!("{SERVICE}\nall_sick = \"reset\"");
+    for program in [Program::Xdp, Program::Tc] {
+        let agent = town.agent(program, &[("web", "", 0..2)], &keys);
+        assert_eq!(town.ask_tcp(4).failed, 0);
+        town.kill(0);
+        town.kill(1);
+        wait_for_healthy(&agent, 0);
+        // Refused by the kernel program: these hosts' own stacks would do it too, but no packet
+        // reaches them.
+        let refused = town.connect(4);
+        assert_eq!(refused, [std::io::ErrorKind::ConnectionRefused; 4], "{program:?}");
+        let counted = counters(&agent);
+        assert_eq!((counted.reset, counted.all_sick_dropped), (4, 0), "{counted:?}");
+        town.revive(0);
+        town.revive(1);
+        wait_for_healthy(&agent, 2);
+        assert!(agent.stop().unwrap().success());
+    }
+}
+
+#[test]
 fn ready_is_answered_by_the_pinned_maps_when_the_agent_is_dead() {
     let mut town = Town::new(2);
     let mut agent = town.agent(Program::Xdp, &[("web", "", 0..2)], SERVICE);

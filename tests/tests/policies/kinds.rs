@@ -3,6 +3,7 @@
 
 use sickbay_lab::configuration::Program;
 
+use super::raw;
 use super::stage::{Town, UdpServer, counters, wait_for_healthy};
 
 const VICTIM: usize = 1;
@@ -55,6 +56,34 @@ fn any_protocol() {
 fn prefix_of_addresses() {
     let keys = "address = \"198.51.100.0/24\"\nport = 80";
     dead_backend_is_skipped(&[Program::Xdp, Program::Tc], keys, Ask::Tcp);
+}
+
+/// By address pair: these have no ports that a flow could be told by.
+#[test]
+fn protocols_without_ports() {
+    let mut town = Town::new(3);
+    let sources = 60;
+    raw::add_sources(&town, sources);
+    for (name, number, program) in [("gre", 47, Program::Xdp), ("esp", 50, Program::Tc)] {
+        let service = format!("address = \"198.51.100.1\"\nprotocol = \"{name}\"");
+        let agent = town.agent(program, &[("web", "", 0..3)], &service);
+        let victim = town.network.backends[VICTIM].name.clone();
+        let before = raw::ask_protocol(&town, number, sources);
+        assert!(0 < before.of(&victim), "{name}: {before:?}");
+        assert_eq!(before.failed, 0, "{name}: {before:?}");
+        let again = raw::ask_protocol(&town, number, sources);
+        assert_eq!(again.by, before.by, "{name}: a pair of addresses is a flow");
+        town.kill(VICTIM);
+        wait_for_healthy(&agent, 2);
+        let after = raw::ask_protocol(&town, number, sources);
+        assert_eq!((after.of(&victim), after.failed), (0, 0), "{name}: {after:?}");
+        for other in town.network.backends.iter().filter(|it| it.name != victim) {
+            assert!(before.of(&other.name) <= after.of(&other.name), "{name}: nobody else moved");
+        }
+        town.revive(VICTIM);
+        wait_for_healthy(&agent, 3);
+        assert!(agent.stop().unwrap().success());
+    }
 }
 
 fn dead_backend_is_skipped(programs: &[Program], service: &str, ask: Ask) {

@@ -13,5 +13,7 @@ mod few;
 mod guard;
 /// TR7's table: the health result applies to services of every kind.
 mod kinds;
+/// Packets of protocols without ports.
+mod raw;
 /// Network, servers, agent.
 mod stage;

@@ -131,6 +131,16 @@ impl Town {
         })
     }
 
+    /// Connects from so many source ports; how each attempt failed.
+    pub(crate) fn connect(&self, count: u16) -> Vec<std::io::ErrorKind> {
+        self.network.client.namespace.run(|| {
+            let opened = self.source_ports(count).map(|source_port| {
+                Connection::open(Network::vip(Family::V4), source_port, ANSWER_LIMIT)
+            });
+            opened.filter_map(|opened| Some(opened.err()?.kind)).collect()
+        })
+    }
+
     /// One datagram each from so many source ports.
     pub(crate) fn ask_udp(&self, count: u16) -> Answers {
         self.network.client.namespace.run(|| {

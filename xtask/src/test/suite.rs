@@ -67,7 +67,7 @@ pub(crate) const SUITES: [Suite; 8] = [
         name: "end-to-end",
         what: "real servers die, come and go under load",
         budget: Duration::from_secs(480),
-        members: Members::Named(&["end_to_end", "real_servers", "membership"]),
+        members: Members::Named(&["end_to_end", "real_servers", "membership", "transfers"]),
     },
     Suite {
         name: "policies",

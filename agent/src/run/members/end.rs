@@ -2,9 +2,8 @@
 //! that are drained with a limit.
 
 use sickbay_core::plan::Nanos;
-use sickbay_shared::abi;
 
-use super::{Drained, MemberEvent, Members, Standing, State, each, monotonic_now};
+use super::{Drained, MemberEvent, Members, Standing, State, each, layout, monotonic_now};
 use crate::fleet::Backend;
 use crate::membership::Ended;
 
@@ -56,7 +55,8 @@ impl Members {
         rest.remove(&indices);
         self.parts.set_fleet(rest);
         for (pool, backend) in state.parting.drain(..) {
-            self.parts.board.write_backend(backend.index(), &abi::Backend::default());
+            let vacant = layout::vacant_record(backend.generation());
+            self.parts.board.write_backend(backend.index(), &vacant);
             state.pools[pool].release(backend, now);
             state.words.remove(&backend.index());
         }

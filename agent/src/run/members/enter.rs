@@ -114,8 +114,8 @@ impl Members {
             return false;
         }
         self.parts.unprobed.part(&indices);
-        for index in indices {
-            self.parts.board.write_backend(index, &abi::Backend::default());
+        for (backend, generation) in entered {
+            self.parts.board.write_backend(backend.index, &layout::vacant_record(*generation));
         }
         true
     }

@@ -113,8 +113,10 @@ pub struct Service {
     pub udp_idle_ns: u64,
     /// A verdict whose shard has given no sign of life for longer is stale, in ns.
     pub stale_after_ns: u64,
+    /// Hash of its name: by this an agent finds the services of the one before it.
+    pub identity: u64,
     /// Zero; room for what later versions add.
-    pub reserved: [u64; 8],
+    pub reserved: [u64; 7],
 }
 
 /// No pool.
@@ -159,5 +161,5 @@ const _: () = {
     assert!(offset_of!(Service, backup_pool) == 24);
     assert!(offset_of!(Service, mode) == 36);
     assert!(offset_of!(Service, udp_idle_ns) == 48);
-    assert!(offset_of!(Service, reserved) == 64);
+    assert!(offset_of!(Service, identity) == 64);
 };
