@@ -33,10 +33,20 @@ impl Haproxy {
     /// # Errors
     /// When HAProxy is missing, refuses its configuration, or does not listen in time.
     pub fn start(namespace: &Namespace, name: &str, port: u16) -> Result<Self> {
-        let directory = private::scratch().join(format!("haproxy-{name}"));
+        let directory = directory(name);
+        Self::start_with(namespace, name, port, &configuration_text(port, &directory))
+    }
+
+    /// The same with a configuration of the caller's, which listens on `port` of every IPv4
+    /// address. It need not have a unix socket.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(namespace: &Namespace, name: &str, port: u16, text: &str) -> Result<Self> {
+        let directory = directory(name);
         fs::create_dir_all(&directory)?;
         let configuration = directory.join("haproxy.cfg");
-        fs::write(&configuration, configuration_text(port, &directory))?;
+        fs::write(&configuration, text)?;
         let log = fs::File::create(directory.join("log"))?;
         let mut command = Command::new("haproxy");
         command.arg("-db").arg("-f").arg(&configuration);
@@ -95,6 +105,10 @@ impl Drop for Haproxy {
             let _ = self.child.wait();
         }
     }
+}
+
+fn directory(name: &str) -> PathBuf {
+    private::scratch().join(format!("haproxy-{name}"))
 }
 
 fn socket(directory: &Path) -> PathBuf {
