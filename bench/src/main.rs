@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand};
 
 use report::Report;
 
+/// From a backend's death to the last new connection that it gets.
+mod converge;
 /// What the core itself costs a probe.
 mod prober;
 /// What a workload found.
@@ -28,6 +30,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Workload {
+    /// From a backend's death, and its verdict, to the last new connection sent to it
+    Converge,
     /// What the core itself costs a probe, on its simulator
     Prober,
 }
@@ -35,6 +39,7 @@ enum Workload {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let found: anyhow::Result<Report> = match arguments.workload {
+        Workload::Converge => converge::run(arguments.quick),
         Workload::Prober => Ok(prober::run()),
     };
     match found {
