@@ -9,6 +9,8 @@ use report::Report;
 
 /// From a backend's death to the last new connection that it gets.
 mod converge;
+/// One picture of what was measured.
+mod picture;
 /// What the core itself costs a probe.
 mod prober;
 /// What a workload found.
@@ -32,6 +34,8 @@ struct Arguments {
 enum Workload {
     /// From a backend's death, and its verdict, to the last new connection sent to it
     Converge,
+    /// Draw what benches printed with --json as one SVG
+    Picture(picture::Arguments),
     /// What the core itself costs a probe, on its simulator
     Prober,
 }
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let found: anyhow::Result<Report> = match arguments.workload {
         Workload::Converge => converge::run(arguments.quick),
+        Workload::Picture(files) => picture::run(&files),
         Workload::Prober => Ok(prober::run()),
     };
     match found {

@@ -147,8 +147,9 @@ fn hold_promise(
 
 /// Nothing is sent there after a verdict, and what is under way comes soon.
 fn hold_after(report: &mut Report, sickbay: &Found, spreads: &Spreads, limits: Limits) {
-    // Where no connection came after a verdict, the gap between two is all that is known.
-    let seed = ratio(SEED_NS, spreads.after.max.max(sickbay.gap_ns));
+    // Where no connection came after a verdict, it is known no finer than connections came.
+    let fineness_ns = sickbay.gap_ns.max(-spreads.after.p50);
+    let seed = ratio(SEED_NS, spreads.after.max.max(fineness_ns));
     report.figure("ratio_seed", seed);
     report.promise(limits.ratio_seed_min <= seed, || {
         let min = limits.ratio_seed_min;
