@@ -133,14 +133,16 @@ fn hold_promise(
         lateness.max_us,
     ));
     let promised_ns = if limits.strict { promise.refused_ns } else { promise.worst_ns };
-    let lateness_ns = i64::try_from(lateness.max_us).unwrap_or(i64::MAX).saturating_mul(1000);
-    report.promise(spreads.last.max <= promised_ns.saturating_add(lateness_ns), || {
+    // Each of the probes that condemn may have been as late as the latest.
+    let late_ns = lateness.max_us.saturating_mul(1000 * FALL);
+    let late_ns = i64::try_from(late_ns).unwrap_or(i64::MAX);
+    report.promise(spreads.last.max <= promised_ns.saturating_add(late_ns), || {
         format!(
-            "a new connection {} ms after the death: `sickbay explain` promises {} ms, and the \
-             probes were late by {} ms at most",
+            "a new connection {} ms after the death: `sickbay explain` promises {} ms, and {FALL} \
+             probes were late by {} ms together at most",
             rounded(spreads.last.max, MS),
             rounded(promised_ns, MS),
-            rounded(lateness_ns, MS),
+            rounded(late_ns, MS),
         )
     });
 }
@@ -200,10 +202,11 @@ mod tests {
 
     #[test]
     fn connection_later_than_promised_breaks_it() {
-        // 1 ms is the host's own lateness.
-        let broken = reported(201_000_001, Limits::FULL).broken;
+        // Two probes of this host's may have been 1 ms late.
+        assert_eq!(reported(202_000_000, Limits::FULL).figures["deaths_later_than_refused"], 1);
+        let broken = reported(202_000_001, Limits::FULL).broken;
         assert!(broken[0].contains("promises 200 ms"), "{broken:?}");
-        let broken = reported(251_000_001, Limits::QUICK).broken;
+        let broken = reported(252_000_001, Limits::QUICK).broken;
         assert!(broken[0].contains("promises 250 ms"), "{broken:?}");
     }
 
