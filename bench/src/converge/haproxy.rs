@@ -44,6 +44,9 @@ pub(super) fn measure(ground: &Ground, count: usize) -> Result<Found> {
     })
 }
 
+/// A connection that was under way to the dead backend when it was condemned waits for a second or
+/// `timeout connect`, whichever is less, before it is tried elsewhere: kept short here, so that the
+/// clients are not all waiting when the backend returns.
 fn configuration(backends: &[Machine]) -> String {
     let mut servers = String::new();
     for backend in backends {
@@ -57,7 +60,7 @@ fn configuration(backends: &[Machine]) -> String {
     log 127.0.0.1:{LOG_PORT} local0 notice
 defaults
     mode tcp
-    timeout connect 1s
+    timeout connect {TIMEOUT_MS}ms
     timeout client 10s
     timeout server 10s
     timeout check {TIMEOUT_MS}ms
