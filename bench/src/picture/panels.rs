@@ -142,6 +142,7 @@ fn steer(bench: &Value) -> Option<Panel> {
         ("not_vip", "not for a VIP"),
         ("syn_first", "SYN, first choice"),
         ("syn_diverted", "SYN, diverted"),
+        ("syn_diverted_entered", "SYN, diverted, entered"),
         ("established", "established"),
         ("established_entry", "established, entry"),
         ("udp", "UDP"),
