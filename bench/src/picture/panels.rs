@@ -106,11 +106,11 @@ fn converge(bench: &Value) -> Option<Panel> {
 
 fn after_verdict(name: &str, side: &Value) -> Option<String> {
     let (max, gap) = (side["verdict_to_last_us"]["max"].as_f64()?, side["gap_us"].as_f64()?);
-    Some(if max <= 0.0 {
-        format!("{name}: none after the verdict (one came every {} µs)", shown(gap))
-    } else {
-        format!("{name}: the last one at most {} µs after the verdict", shown(max))
-    })
+    let last = match max {
+        max if max <= 0.0 => "none".to_owned(),
+        max => format!("the latest {} µs", shown(max)),
+    };
+    Some(format!("{name}: {last} after the verdict (one came every {} µs)", shown(gap)))
 }
 
 fn probe(bench: &Value) -> Option<Panel> {
