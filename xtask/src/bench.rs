@@ -3,7 +3,8 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
 
@@ -25,10 +26,26 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     packages::ensure_installed(packages::Use::Tests)?;
     build_ebpf::run()?;
+    let program = build()?;
+    Err(command(&program, &arguments.words)?.exec()).context("cannot make a private environment")
+}
+
+/// Builds the benches and the agent as they are released; the benches' program.
+///
+/// # Errors
+/// When they do not build.
+pub(crate) fn build() -> Result<PathBuf> {
     let packages = ["--package", "sickbay", "--package", "sickbay-bench"];
     cargo::run(&[&["build", "--release", "--bins"], &packages[..]].concat())?;
-    let program = build_ebpf::target_directory().join("release/sickbay-bench");
-    let mut words: Vec<OsString> = vec!["run".into(), program.into()];
-    words.extend(arguments.words.iter().cloned());
-    Err(inside::enter(&words)?.exec()).context("cannot make a private environment")
+    Ok(build_ebpf::target_directory().join("release/sickbay-bench"))
+}
+
+/// The command that runs the benches' program with these words in a private environment.
+///
+/// # Errors
+/// When this program's own file is gone.
+pub(crate) fn command(program: &Path, words: &[OsString]) -> Result<Command> {
+    let mut all: Vec<OsString> = vec!["run".into(), program.into()];
+    all.extend(words.iter().cloned());
+    inside::enter(&all)
 }

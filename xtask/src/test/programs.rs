@@ -10,12 +10,13 @@ use crate::cargo;
 
 /// Packages whose tests are run. Always all of them in one call: cargo unifies the features of
 /// what it is asked for, and would build the agent again for every other selection.
-pub(crate) const PACKAGES: [&str; 7] = [
+pub(crate) const PACKAGES: [&str; 8] = [
     "sickbay-core",
     "sickbay-shared",
     "sickbay",
     "sickbay-lab",
     "sickbay-fuzz",
+    "sickbay-bench",
     "xtask",
     "sickbay-tests",
 ];

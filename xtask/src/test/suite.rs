@@ -12,7 +12,7 @@ use sickbay_lab::agent::BINARY_VARIABLE;
 
 use super::programs::{self, Built, Program};
 use super::vm;
-use crate::{cargo, inside};
+use crate::{bench, cargo, inside};
 
 /// A set of test programs.
 pub(crate) struct Suite {
@@ -35,10 +35,12 @@ enum Members {
     OtherPrivileged,
     /// Those that run once more, under the oldest kernel that is supported.
     OldestKernel,
+    /// Benches in their quick form, which hold ratios to a wide margin.
+    Benches(&'static [&'static str]),
 }
 
 /// All suites, the quick ones first.
-pub(crate) const SUITES: [Suite; 8] = [
+pub(crate) const SUITES: [Suite; 9] = [
     Suite {
         name: "unit",
         what: "core, shared, agent, lab, xtask; no privilege",
@@ -82,6 +84,12 @@ pub(crate) const SUITES: [Suite; 8] = [
         members: Members::Named(&["scale"]),
     },
     Suite {
+        name: "bench",
+        what: "the quick form of each bench: ratios to peers, with a wide margin",
+        budget: Duration::from_secs(600),
+        members: Members::Benches(&["probe", "publish", "steer", "converge"]),
+    },
+    Suite {
         name: "kernel-6.1",
         what: "programs, maps and rings under Debian 12's own kernel, emulated",
         budget: Duration::from_secs(600),
@@ -120,6 +128,9 @@ impl Suite {
         if matches!(self.members, Members::OldestKernel) {
             return run_machine(vm::command(built, only)?, deadline);
         }
+        if let Members::Benches(names) = self.members {
+            return run_benches(names, only, deadline);
+        }
         let mut sum = Counts::default();
         for program in built.programs.iter().filter(|program| self.has(program)) {
             println!("-- {}", program.name);
@@ -146,7 +157,7 @@ impl Suite {
     fn has(&self, program: &Program) -> bool {
         match self.members {
             Members::Unprivileged => !program.privileged,
-            Members::OldestKernel => false,
+            Members::OldestKernel | Members::Benches(_) => false,
             Members::Named(names) => program.privileged && names.contains(&program.name.as_str()),
             Members::OtherPrivileged => {
                 let named = |suite: &Suite| {
@@ -172,6 +183,26 @@ fn command(program: &Program, only: Option<&str>) -> Result<Command> {
 
 fn documentation() -> Command {
     cargo::command(&programs::words(&["test", "--quiet", "--doc"]))
+}
+
+/// Builds the benches as they are released, and runs the quick form of each, which fails when a
+/// promise is broken.
+fn run_benches(names: &[&str], only: Option<&str>, deadline: Instant) -> Result<Counts> {
+    let program = bench::build()?;
+    let mut sum = Counts::default();
+    for name in names.iter().filter(|name| only.is_none_or(|only| name.contains(only))) {
+        println!("-- {name}");
+        let mut command = bench::command(&program, &[(*name).into(), "--quick".into()])?;
+        command.stdin(Stdio::null());
+        let counts = run_program(command, deadline, &mut |_| ())?;
+        let passed = u64::from(counts == Counts::default());
+        sum.add(Counts { passed, failed: counts.failed });
+    }
+    if sum == Counts::default() {
+        println!("FAILED: no bench is called so");
+        sum.add(Counts::one_failed());
+    }
+    Ok(sum)
 }
 
 /// Runs the machine of another kernel. It must say itself that it came to the end: one that dies
