@@ -68,6 +68,8 @@ pub struct Overrides {
     pub pin_directory: Option<PathBuf>,
     /// Run directory, without the instance name.
     pub run_directory: Option<PathBuf>,
+    /// State directory, without the instance name.
+    pub state_directory: Option<PathBuf>,
 }
 
 /// A configuration that can be run.
@@ -172,6 +174,7 @@ fn validate(
         instance: agent.instance,
         pin_directory: agent.pin_directory,
         run_directory: agent.run_directory,
+        state_directory: agent.state_directory,
         shards: agent.shards,
         in_flight: agent.in_flight,
         start_timeout_ns: agent.start_timeout_ns,

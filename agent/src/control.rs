@@ -22,6 +22,8 @@ pub mod pattern;
 pub mod polls;
 /// The wire format: one JSON request a line, one JSON response a line.
 pub mod protocol;
+/// Who said something over a backend, when and why.
+pub mod said;
 /// The admin socket's server.
 pub mod server;
 /// What is shown: backends, services, the agent, as serde types.

@@ -37,6 +37,8 @@ pub struct Fleet {
     pub pin_directory: PathBuf,
     /// Where its admin socket stands (the instance name included); 0700.
     pub run_directory: PathBuf,
+    /// Where what outlives the agent stands besides its maps (the instance name included); 0700.
+    pub state_directory: PathBuf,
     /// Probing threads; 0 = one per CPU this process may use.
     pub shards: u32,
     /// Probes in flight per shard.

@@ -57,6 +57,8 @@ pub enum Standing {
     Full,
     /// It is drained or leaving: those it has, and none new.
     Draining,
+    /// The same, and what its probes find is nobody's news.
+    Maintenance,
     /// Its time is over: none. `on_sick` says what becomes of those it has.
     Over,
 }

@@ -209,6 +209,8 @@ impl Sink for Publisher {
     fn on_change(&mut self, prober: &Prober, change: &Change, now: Nanos) {
         let seat = self.seat(change.judge);
         let (leader, target, about) = (seat.leader, seat.target, seat.about());
+        // It is expected to fall then, so that is no evidence and no news.
+        let maintained = seat.standing == Standing::Maintenance;
         let verdict = self.verdict(prober, leader);
         let bench = self.benches.get_mut(&leader);
         let alone = bench.is_none();
@@ -216,8 +218,8 @@ impl Sink for Publisher {
             bench.map_or(change.before, |bench| std::mem::replace(&mut bench.said, verdict));
         let why = (change.cause, prober.history(target).outcome);
         let told = match &mut self.guarded {
-            None => verdict,
-            Some(guarded) => guarded.told(about, (before, verdict), why, now),
+            Some(guarded) if !maintained => guarded.told(about, (before, verdict), why, now),
+            _ => verdict,
         };
         let seat = self.seat(change.judge);
         self.put_bits(prober, seat, told);
@@ -241,8 +243,9 @@ impl Sink for Publisher {
             subject.changed_ns = stored_ns;
         }
         self.write(prober, target);
-        if verdict == before && !alone && !change.unknown {
-            // One of several changed its mind; together they say what they said.
+        let same = verdict == before && !alone && !change.unknown;
+        // One of several changed its mind, and together they say what they said; or nobody asks.
+        if same || (maintained && change.cause != ChangeCause::Override) {
             return;
         }
         match change.cause {

@@ -39,6 +39,7 @@ fn left_out_keys_have_varnishs_defaults() {
     assert_eq!(fleet.instance, "default");
     assert_eq!(fleet.pin_directory, PathBuf::from("/sys/fs/bpf/sickbay/default"));
     assert_eq!(fleet.run_directory, PathBuf::from("/run/sickbay/default"));
+    assert_eq!(fleet.state_directory, PathBuf::from("/var/lib/sickbay/default"));
     assert_eq!((fleet.shards, fleet.in_flight), (0, 1024));
     assert_eq!(fleet.start_timeout_ns, 10_000_000_000);
 }
@@ -294,6 +295,7 @@ fn overrides_stand_in_place_of_the_file() {
         instance: Some("two".to_owned()),
         pin_directory: Some(PathBuf::from("/sys/fs/bpf/x")),
         run_directory: Some(PathBuf::from("/tmp/y")),
+        state_directory: Some(PathBuf::from("/tmp/z")),
     };
     let text = "[agent]\ninstance = \"one\"\n[probe.p]\n[pool.p]\nprobe = \"p\"\n\
                 backends = [\"192.0.2.1:80\"]\n";
@@ -301,6 +303,7 @@ fn overrides_stand_in_place_of_the_file() {
     assert_eq!(fleet.instance, "two");
     assert_eq!(fleet.pin_directory, PathBuf::from("/sys/fs/bpf/x/two"));
     assert_eq!(fleet.run_directory, PathBuf::from("/tmp/y/two"));
+    assert_eq!(fleet.state_directory, PathBuf::from("/tmp/z/two"));
 }
 
 #[test]

@@ -82,6 +82,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
         instance: "test".into(),
         pin_directory: PathBuf::new(),
         run_directory: PathBuf::new(),
+        state_directory: PathBuf::new(),
         shards: 0,
         in_flight: 16,
         start_timeout_ns: 0,

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use sickbay_lab::agent::{Agent, PIN_DIRECTORY, RUN_DIRECTORY, binary};
+use sickbay_lab::agent::{Agent, PIN_DIRECTORY, RUN_DIRECTORY, STATE_DIRECTORY, binary};
 use sickbay_lab::clock::wait_until;
 use sickbay_lab::haproxy::Haproxy;
 use sickbay_lab::namespace::Namespace;
@@ -90,6 +90,7 @@ fn agent_sees_real_servers_well_ill_gone_and_back() {
 instance = \"real\"
 pin_directory = \"{PIN_DIRECTORY}\"
 run_directory = \"{RUN_DIRECTORY}\"
+state_directory = \"{STATE_DIRECTORY}\"
 shards = 1
 
 [probe.web]

@@ -376,6 +376,7 @@ fn fleet(addresses: &[SocketAddr]) -> Fleet {
         instance: "scale".into(),
         pin_directory: PathBuf::new(),
         run_directory: PathBuf::new(),
+        state_directory: PathBuf::new(),
         shards: 1,
         in_flight: SLOTS,
         start_timeout_ns: 0,

@@ -11,6 +11,7 @@ use clap::{ArgAction, Args, Subcommand};
 use super::listing::{InstanceArgs, OutputFormat, Screen, printable, write_json, write_text};
 use super::table::{Cell, Column, Table, Tint};
 use crate::control::members::StandingView;
+use crate::control::said::Said;
 use crate::control::view::{Admin, BackendView, ProbeState};
 use crate::graph;
 
@@ -37,7 +38,7 @@ pub enum BackendCommand {
     /// Force backends healthy or sick, or leave them to their probes again
     ///
     /// Probing goes on meanwhile, so after `auto` the verdict is that of the newest results. The
-    /// word holds until it is taken back or the agent ends.
+    /// word holds until it is taken back or its time is over, over restarts of the agent too.
     SetHealth(SetHealthArgs),
     /// Add backends to a pool
     ///
@@ -57,6 +58,11 @@ pub enum BackendCommand {
     /// UDP has no packet that begins a flow: what sends within `udp_idle` of the drain's begin
     /// belongs to those the backend has.
     Drain(DrainArgs),
+    /// Drain backends, and have nobody told what their probes find meanwhile
+    ///
+    /// They take no new flows and keep those they have. It ends when its time is over, or by
+    /// `undrain`.
+    Maintenance(DrainArgs),
     /// Let drained backends take new flows again
     Undrain(PatternArgs),
 }
@@ -92,13 +98,19 @@ pub struct ListArgs {
 /// Arguments of `sickbay backend set-health`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example, out of service for maintenance, and back:
-  sickbay backend set-health web.b1 sick
+  sickbay backend set-health web.b1 sick --for 30m --reason 'disk swap'
   sickbay backend set-health web.b1 auto")]
 pub struct SetHealthArgs {
     /// Which backends: a glob as for `list`
     pub pattern: String,
     /// The word: auto, healthy or sick, in any case
     pub health: String,
+    /// How long it holds; until it is taken back when not given
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub limit: Option<Duration>,
+    /// Why: shown in the list and told in the history
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Which agent
     #[command(flatten)]
     pub instance: InstanceArgs,
@@ -136,7 +148,9 @@ pub fn run_on(args: &BackendArgs, screen: Screen, out: &mut dyn Write) -> anyhow
         }
         BackendCommand::SetHealth(set) => {
             let (health, word) = health_word(&set.health)?;
-            let names = set.instance.client()?.set_health(&set.pattern, health)?;
+            let client = set.instance.client()?;
+            let reason = set.reason.as_deref();
+            let names = client.set_health(&set.pattern, health, set.limit, reason)?;
             let lines: String = names.iter().map(|name| format!("{name} {word}\n")).collect();
             write_text(out, &lines)?;
         }
@@ -144,6 +158,7 @@ pub fn run_on(args: &BackendArgs, screen: Screen, out: &mut dyn Write) -> anyhow
         BackendCommand::Remove(remove) => members::remove(remove, out)?,
         BackendCommand::Weight(weight) => members::weight(weight, out)?,
         BackendCommand::Drain(drain) => members::drain(drain, out)?,
+        BackendCommand::Maintenance(drain) => members::maintain(drain, out)?,
         BackendCommand::Undrain(undrain) => members::undrain(undrain, out)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -205,13 +220,29 @@ fn table(views: &[BackendView], probes: bool) -> Table {
             cells.push(counters.skipped.into());
         }
         cells.push(view.cause.as_str().into());
-        let below = match view.rule.filter(|_| probes) {
-            Some(rule) => graph::block(&view.register_array(), rule.into(), view.average_s),
-            None => String::new(),
-        };
+        let mut below = said(view);
+        if let Some(rule) = view.rule.filter(|_| probes) {
+            below.push_str(&graph::block(&view.register_array(), rule.into(), view.average_s));
+        }
         table.push(cells, below);
     }
     table
+}
+
+/// Who said what of a backend, a line each.
+fn said(view: &BackendView) -> String {
+    let mut lines = String::new();
+    let words = [(view.admin.word(), &view.health_said), (view.standing.word(), &view.drain_said)];
+    for (word, said) in words {
+        let Some(Said { by, at_unix_ms, reason, until_unix_ms }) = said else {
+            continue;
+        };
+        let (by, at) = (printable(by), date(*at_unix_ms));
+        let until = until_unix_ms.map_or_else(String::new, |it| format!(", until {}", date(it)));
+        let reason = reason.as_ref().map_or_else(String::new, |it| format!(": {}", printable(it)));
+        lines.push_str(&format!(" {word} by {by} since {at}{until}{reason}\n"));
+    }
+    lines
 }
 
 /// Varnish says `probe` where nothing is forced, and `healthy` where there is no probe either. A
@@ -265,6 +296,8 @@ mod tests {
             admin: Admin::Auto,
             standing: StandingView::Member,
             standing_until_unix_ms: None,
+            health_said: None,
+            drain_said: None,
             state: ProbeState::Healthy,
             takes_new: true,
             good: 4,

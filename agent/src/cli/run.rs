@@ -24,6 +24,9 @@ pub struct RunArgs {
     /// Where the admin socket stands, in place of the file's; the instance name is appended
     #[arg(long, value_name = "DIRECTORY")]
     pub run_directory: Option<PathBuf>,
+    /// Where the history of events is kept, in place of the file's; the instance name is appended
+    #[arg(long, value_name = "DIRECTORY")]
+    pub state_directory: Option<PathBuf>,
     /// Take everything out of the kernel at the end, instead of leaving the last verdicts in force
     #[arg(long)]
     pub detach_on_exit: bool,
@@ -54,6 +57,7 @@ impl RunArgs {
             instance: self.instance.clone(),
             pin_directory: self.pin_directory.clone(),
             run_directory: self.run_directory.clone(),
+            state_directory: self.state_directory.clone(),
         };
         let configuration = config::load(&self.config, &overrides)?;
         for warning in &configuration.warnings {

@@ -16,6 +16,7 @@ pub(super) struct Agent {
     pub(super) instance: String,
     pub(super) pin_directory: PathBuf,
     pub(super) run_directory: PathBuf,
+    pub(super) state_directory: PathBuf,
     pub(super) shards: u32,
     pub(super) in_flight: u32,
     pub(super) start_timeout_ns: Nanos,
@@ -56,9 +57,16 @@ pub(super) fn validate(
         base.join(&instance)
     };
     let (pin, run) = (&overrides.pin_directory, &overrides.run_directory);
+    let state = &overrides.state_directory;
     Agent {
         pin_directory: directory("pin_directory", "--pin-directory", pin, &agent.pin_directory),
         run_directory: directory("run_directory", "--run-directory", run, &agent.run_directory),
+        state_directory: directory(
+            "state_directory",
+            "--state-directory",
+            state,
+            &agent.state_directory,
+        ),
         shards: report
             .whole(&at("shards"), agent.shards, 0..=i64::from(SHARDS_MAX))
             .unwrap_or_default(),

@@ -71,6 +71,8 @@ pub struct AgentSettings {
     pub pin_directory: String,
     /// Where the admin socket stands; the instance name is appended.
     pub run_directory: String,
+    /// Where the history of events and what operators said are kept; the instance name is appended.
+    pub state_directory: String,
     /// Probing threads; 0 is one per CPU that the agent may use. At most 256.
     pub shards: i64,
     /// Probes in flight at once, per probing thread: 2 to 65536. Targets that are sick, or whose
@@ -89,6 +91,7 @@ impl Default for AgentSettings {
             instance: "default".to_owned(),
             pin_directory: "/sys/fs/bpf/sickbay".to_owned(),
             run_directory: "/run/sickbay".to_owned(),
+            state_directory: "/var/lib/sickbay".to_owned(),
             shards: 0,
             in_flight: 1024,
             start_timeout: "10s".into(),

@@ -81,13 +81,22 @@ impl Client {
         }
     }
 
-    /// Sets the operator's word for the backends that `pattern` matches; their names.
+    /// Sets the operator's word for the backends that `pattern` matches, for a time or until it is
+    /// taken back; their names.
     ///
     /// # Errors
     ///
     /// The agent is gone or refuses; the pattern is none, or matches nothing.
-    pub fn set_health(&self, pattern: &str, health: Admin) -> Result<Vec<String>, ClientError> {
-        match self.ask(Request::SetHealth { pattern: pattern.to_owned(), health })? {
+    pub fn set_health(
+        &self,
+        pattern: &str,
+        health: Admin,
+        limit: Option<Duration>,
+        reason: Option<&str>,
+    ) -> Result<Vec<String>, ClientError> {
+        let (pattern, reason) = (pattern.to_owned(), reason.map(str::to_owned));
+        let limit_ms = limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        match self.ask(Request::SetHealth { pattern, health, limit_ms, reason })? {
             Reply::Set(names) => Ok(names),
             other => Err(ClientError::unexpected(&other)),
         }

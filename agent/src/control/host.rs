@@ -5,6 +5,7 @@ use sickbay_core::command::Override;
 use super::drops::DropView;
 use super::members::{MemberChange, MembersChanged, Reloaded};
 use super::pattern::Pattern;
+use super::said::Terms;
 use super::view::{BackendView, FlowView, ServiceView, StatusView};
 use crate::flow::FlowQuestion;
 use crate::guard::GuardView;
@@ -23,12 +24,17 @@ pub trait Host: Send + Sync {
     /// The agent itself.
     fn status(&self) -> StatusView;
 
-    /// Sets the operator's word for all backends that `pattern` matches; their names.
+    /// Sets the operator's word for all backends that `pattern` matches, on these terms; their names.
     ///
     /// # Errors
     ///
     /// [`ControlError::NoBackendMatches`], and what hindered the agent.
-    fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError>;
+    fn set_health(
+        &self,
+        pattern: &Pattern,
+        word: Override,
+        terms: &Terms,
+    ) -> Result<Vec<String>, ControlError>;
 
     /// The pools whose last verdicts are held.
     fn guards(&self) -> Vec<GuardView>;

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use sickbay_core::text::Legible;
+
 use super::pattern::Pattern;
+use super::said::{Said, Terms};
+use super::view::Admin;
 
 /// A backend to add, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,14 +50,33 @@ pub enum MemberChange {
     Drain {
         /// Who.
         pattern: Pattern,
-        /// For how long they keep them; `None` = until they close.
-        limit: Option<Duration>,
+        /// Their limit is how long they keep them; none = until they close.
+        terms: Terms,
+    },
+    /// These are drained, and what their probes find is nobody's news, until their time is over or
+    /// they are undrained.
+    Maintain {
+        /// Who.
+        pattern: Pattern,
+        /// For how long, and why.
+        terms: Terms,
     },
     /// These take new flows again.
     Undrain {
         /// Who.
         pattern: Pattern,
     },
+}
+
+impl MemberChange {
+    /// Whether it is something that an operator says over members, and that is kept.
+    #[must_use]
+    pub const fn is_said(&self) -> bool {
+        matches!(
+            self,
+            Self::Drain { .. } | Self::Maintain { .. } | Self::Undrain { .. } | Self::Remove { .. }
+        )
+    }
 }
 
 /// What was done.
@@ -113,7 +136,24 @@ pub enum MemberEvent {
     DrainBegan {
         /// For how long it keeps those it has, in ms; `None` = until they close.
         limit_ms: Option<u64>,
+        /// Who said so.
+        #[serde(default)]
+        said: Said,
     },
+    /// It takes no new flows, and what its probes find is nobody's news.
+    MaintenanceBegan {
+        /// Who said so.
+        said: Said,
+    },
+    /// An operator set its health, or left it to its probes again.
+    HealthSet {
+        /// To this.
+        health: Admin,
+        /// Who said so.
+        said: Said,
+    },
+    /// The time is over for which its health was set: its probes decide again.
+    HealthOver,
     /// It takes new flows again.
     DrainEnded,
     /// The time is over for which it kept its flows.
@@ -139,11 +179,24 @@ impl MemberEvent {
                 format!("was removed: its flows go on for {}", shown(drain_ms))
             }
             Self::Gone => "is gone: its drain has ended".to_owned(),
-            Self::DrainBegan { limit_ms: None } => {
-                "is drained: no new flows; those it has go on until they close".to_owned()
+            Self::DrainBegan { limit_ms, said } => {
+                let until = limit_ms.as_ref().map_or_else(
+                    || "until they close".to_owned(),
+                    |limit_ms| format!("for {}", shown(limit_ms)),
+                );
+                format!("is drained: no new flows; those it has go on {until}{}", by(said))
             }
-            Self::DrainBegan { limit_ms: Some(limit_ms) } => {
-                format!("is drained: no new flows; those it has go on for {}", shown(limit_ms))
+            Self::MaintenanceBegan { said } => {
+                format!("is in maintenance: no new flows, no news of it{}{}", span(said), by(said))
+            }
+            Self::HealthSet { health: Admin::Auto, said } => {
+                format!("is left to its probes again{}", by(said))
+            }
+            Self::HealthSet { health, said } => {
+                format!("is set {}{}{}", health.word(), span(said), by(said))
+            }
+            Self::HealthOver => {
+                "was set for its time, which is over: its probes decide again".to_owned()
             }
             Self::DrainEnded => "is drained no more: it takes new flows when healthy".to_owned(),
             Self::DrainTimeOver => {
@@ -152,6 +205,23 @@ impl MemberEvent {
             Self::Weighed { from, to } => format!("has weight {to}, and had {from}"),
         }
     }
+}
+
+/// For how long something was said, behind what was.
+fn span(said: &Said) -> String {
+    said.until_unix_ms.map_or_else(String::new, |until_ms| {
+        let span = Duration::from_millis(until_ms.saturating_sub(said.at_unix_ms));
+        format!(" for {}", humantime::format_duration(span))
+    })
+}
+
+/// Who said something and why, behind what was said.
+fn by(said: &Said) -> String {
+    let reason = said
+        .reason
+        .as_ref()
+        .map_or_else(String::new, |reason| format!(": {}", Legible(reason.as_bytes())));
+    if said.by.is_empty() { reason } else { format!("; by {}{reason}", said.by) }
 }
 
 /// How a backend stands in its pool.
@@ -163,6 +233,8 @@ pub enum StandingView {
     Member,
     /// Takes no new flows, and keeps those it has.
     Draining,
+    /// The same, and what its probes find is nobody's news.
+    Maintenance,
     /// Its time to keep them is over.
     Drained,
     /// Was removed; its flows go on until its drain ends.
@@ -176,6 +248,7 @@ impl StandingView {
         match self {
             Self::Member => "member",
             Self::Draining => "draining",
+            Self::Maintenance => "maintenance",
             Self::Drained => "drained",
             Self::Leaving => "leaving",
         }
@@ -189,6 +262,12 @@ mod tests {
     #[test]
     fn what_became_of_a_member_follows_its_name_in_one_line() {
         let address = || "192.0.2.4:80".to_owned();
+        let said = |reason: Option<&str>, for_s: Option<u64>| Said {
+            by: "root".to_owned(),
+            at_unix_ms: 1_000,
+            reason: reason.map(str::to_owned),
+            until_unix_ms: for_s.map(|seconds| 1_000 + 1000 * seconds),
+        };
         for (event, text) in [
             (MemberEvent::Added { address: address(), weight: 1 }, "was added: 192.0.2.4:80"),
             (
@@ -198,8 +277,16 @@ mod tests {
             (MemberEvent::Removed { drain_ms: 300_000 }, "was removed: its flows go on for 5m"),
             (MemberEvent::Gone, "is gone: its drain has ended"),
             (
-                MemberEvent::DrainBegan { limit_ms: Some(90_000) },
-                "is drained: no new flows; those it has go on for 1m 30s",
+                MemberEvent::DrainBegan { limit_ms: Some(90_000), said: said(None, None) },
+                "is drained: no new flows; those it has go on for 1m 30s; by root",
+            ),
+            (
+                MemberEvent::HealthSet { health: Admin::Sick, said: said(Some("a\nb"), Some(60)) },
+                "is set sick for 1m; by root: a\\nb",
+            ),
+            (
+                MemberEvent::MaintenanceBegan { said: said(Some("disk swap"), None) },
+                "is in maintenance: no new flows, no news of it; by root: disk swap",
             ),
             (MemberEvent::Weighed { from: 1, to: 5 }, "has weight 5, and had 1"),
         ] {

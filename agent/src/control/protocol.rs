@@ -17,6 +17,7 @@ use super::journal::{Journal, TransitionView};
 use super::members::{MemberChange, MembersChanged, NewBackend, Reloaded};
 use super::pattern::Pattern;
 use super::polls::PollView;
+use super::said::{Terms, user_name};
 use super::view::{Admin, BackendView, FlowView, ServiceView, StatusView};
 use crate::engine::monotonic_now;
 use crate::flow::FlowQuestion;
@@ -55,6 +56,12 @@ pub enum Request {
         pattern: String,
         /// The word.
         health: Admin,
+        /// For how long, in ms; `None` = until it is taken back.
+        #[serde(default)]
+        limit_ms: Option<u64>,
+        /// Why, in the operator's words.
+        #[serde(default)]
+        reason: Option<String>,
     },
     /// Backends enter a pool.
     AddBackends {
@@ -82,6 +89,20 @@ pub enum Request {
         /// For how long they keep those they have, in ms; `None` = until they close.
         #[serde(default)]
         limit_ms: Option<u64>,
+        /// Why, in the operator's words.
+        #[serde(default)]
+        reason: Option<String>,
+    },
+    /// Backends take no new flows, and what their probes find is nobody's news.
+    Maintain {
+        /// Which.
+        pattern: String,
+        /// For how long, in ms; `None` = until they are undrained.
+        #[serde(default)]
+        limit_ms: Option<u64>,
+        /// Why, in the operator's words.
+        #[serde(default)]
+        reason: Option<String>,
     },
     /// Backends take new flows again.
     Undrain {
@@ -129,6 +150,7 @@ impl Request {
             | Self::RemoveBackends { .. }
             | Self::SetWeight { .. }
             | Self::Drain { .. }
+            | Self::Maintain { .. }
             | Self::Undrain { .. }
             | Self::Reload => true,
             Self::Status
@@ -230,10 +252,10 @@ pub enum ErrorKind {
     Failed,
 }
 
-/// The response to one request line, LF included.
+/// The response to one request line of user `uid`, LF included.
 #[must_use]
-pub fn respond(line: &[u8], host: &dyn Host, journal: &Journal) -> Vec<u8> {
-    match parse(line).and_then(|request| answer(request, host, journal)) {
+pub fn respond(line: &[u8], uid: u32, host: &dyn Host, journal: &Journal) -> Vec<u8> {
+    match parse(line).and_then(|request| answer(request, uid, host, journal)) {
         Ok(reply) => encode(&ResponseLine { protocol: PROTOCOL, reply: Some(reply), error: None }),
         Err(error) => refusal(error.kind, error.message),
     }
@@ -284,7 +306,17 @@ fn parse(line: &[u8]) -> Result<Request, ErrorReply> {
     Ok(request)
 }
 
-fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply, ErrorReply> {
+fn answer(
+    request: Request,
+    uid: u32,
+    host: &dyn Host,
+    journal: &Journal,
+) -> Result<Reply, ErrorReply> {
+    let terms = |limit_ms: Option<u64>, reason: Option<String>| Terms {
+        by: user_name(uid),
+        reason,
+        limit: limit_ms.map(Duration::from_millis),
+    };
     Ok(match request {
         Request::Status => Reply::Status(Box::new(host.status())),
         Request::Services => Reply::Services(host.services()),
@@ -292,8 +324,9 @@ fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply,
             let pattern = pattern.as_deref().map(read_pattern).transpose()?;
             Reply::Backends(host.backends(pattern.as_ref()))
         }
-        Request::SetHealth { pattern, health } => {
-            let names = host.set_health(&read_pattern(&pattern)?, health.into())?;
+        Request::SetHealth { pattern, health, limit_ms, reason } => {
+            let (pattern, terms) = (read_pattern(&pattern)?, terms(limit_ms, reason));
+            let names = host.set_health(&pattern, health.into(), &terms)?;
             Reply::Set(names)
         }
         Request::Guards => Reply::Guards(host.guards()),
@@ -309,9 +342,13 @@ fn answer(request: Request, host: &dyn Host, journal: &Journal) -> Result<Reply,
         Request::SetWeight { pattern, weight } => {
             change(host, &MemberChange::Weigh { pattern: read_pattern(&pattern)?, weight })?
         }
-        Request::Drain { pattern, limit_ms } => {
-            let limit = limit_ms.map(Duration::from_millis);
-            change(host, &MemberChange::Drain { pattern: read_pattern(&pattern)?, limit })?
+        Request::Drain { pattern, limit_ms, reason } => {
+            let (pattern, terms) = (read_pattern(&pattern)?, terms(limit_ms, reason));
+            change(host, &MemberChange::Drain { pattern, terms })?
+        }
+        Request::Maintain { pattern, limit_ms, reason } => {
+            let (pattern, terms) = (read_pattern(&pattern)?, terms(limit_ms, reason));
+            change(host, &MemberChange::Maintain { pattern, terms })?
         }
         Request::Undrain { pattern } => {
             change(host, &MemberChange::Undrain { pattern: read_pattern(&pattern)? })?

@@ -254,7 +254,7 @@ fn admit(stream: UnixStream, service: &Rc<Service>) {
         );
         return refuse(stream, &protocol::refusal(ErrorKind::TooManyConnections, message));
     };
-    tokio_uring::spawn(converse(stream, Rc::clone(service), place));
+    tokio_uring::spawn(converse((stream, uid), Rc::clone(service), place));
 }
 
 /// Tells the peer why not, without waiting for it: a fresh socket's buffer takes one line.
@@ -265,14 +265,18 @@ fn refuse(stream: UnixStream, line: &[u8]) {
 }
 
 /// Answers one connection's requests until it ends, breaks a limit or stops reading.
-async fn converse(stream: UnixStream, service: Rc<Service>, _place: OwnedSemaphorePermit) {
+async fn converse(
+    (stream, uid): (UnixStream, u32),
+    service: Rc<Service>,
+    _place: OwnedSemaphorePermit,
+) {
     let limit = service.options.request_time;
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
     loop {
         line.clear();
         let (response, go_on) = match read(&mut stream, &mut line, &service.options).await {
-            Received::Line => (answer(std::mem::take(&mut line), &service).await, true),
+            Received::Line => (answer(std::mem::take(&mut line), uid, &service).await, true),
             Received::TooLong => {
                 let most = service.options.request_bytes_max;
                 let message = format!("the request is longer than {most} bytes");
@@ -322,7 +326,7 @@ async fn read(
     }
 }
 
-async fn answer(line: Vec<u8>, service: &Service) -> Vec<u8> {
+async fn answer(line: Vec<u8>, uid: u32, service: &Service) -> Vec<u8> {
     let host = Arc::clone(&service.host);
     let journal = Arc::clone(&service.journal);
     let answers = Arc::clone(&service.answers);
@@ -334,7 +338,7 @@ async fn answer(line: Vec<u8>, service: &Service) -> Vec<u8> {
     let made = timeout(limit, async move {
         let turn = answers.acquire_owned().await;
         tokio::task::spawn_blocking(move || {
-            let response = protocol::respond(&line, &*host, &journal);
+            let response = protocol::respond(&line, uid, &*host, &journal);
             drop(turn);
             response
         })

@@ -9,6 +9,7 @@ use sickbay_core::plan::Rule;
 use sickbay_shared::abi;
 
 use super::members::StandingView;
+use super::said::Said;
 
 /// The kernel's counters, summed over CPUs.
 mod counters;
@@ -33,6 +34,12 @@ pub struct BackendView {
     pub index: u32,
     /// The operator's word.
     pub admin: Admin,
+    /// Who set that, when it is not left to the probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_said: Option<Said>,
+    /// Who drained it, or has it in maintenance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_said: Option<Said>,
     /// How it stands in its pool.
     #[serde(default)]
     pub standing: StandingView,
@@ -86,6 +93,18 @@ pub enum Admin {
     Healthy,
     /// Sick whatever the probes say.
     Sick,
+}
+
+impl Admin {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Healthy => "healthy",
+            Self::Sick => "sick",
+        }
+    }
 }
 
 impl From<Override> for Admin {

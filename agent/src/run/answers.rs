@@ -2,7 +2,7 @@
 //! shards; hands an operator's word to the shard that owns the backend.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use sickbay_core::command::{Arrival, Outcome, Override, Phase, StatusLine};
 use sickbay_core::plan::{Compat, ProbeSpec};
@@ -18,6 +18,7 @@ use crate::control::drops::{DropView, Drops};
 use crate::control::host::{ControlError, Host};
 use crate::control::members::{MemberChange, MembersChanged, Reloaded};
 use crate::control::pattern::Pattern;
+use crate::control::said::Terms;
 use crate::control::view::{
     Admin, AttachedView, BackendView, FlowView, PercentilesView, ProbeState, ServiceView,
     ShardView, StatusView,
@@ -29,7 +30,6 @@ use crate::graph;
 use crate::guard::{GuardView, Guards};
 use crate::kernel::{Attached, AttachedMode, Explainer};
 use crate::membership::Membership;
-use crate::shard::{RequestError, ShardRequest};
 
 /// Reads the configuration again.
 pub(super) type Source = Box<dyn Fn() -> Result<Fleet, ConfigError> + Send + Sync>;
@@ -99,7 +99,7 @@ impl Answers {
         let (record, probe) = self.telling(fleet, backend);
         let pool = &fleet.pools[backend.pool];
         let rule = probe.map(|probe| probe.rule);
-        let word = shown.words.get(&backend.index).copied().unwrap_or_default();
+        let (word, health_said) = shown.words.get(&backend.index).cloned().unzip();
         let (standing, until_ns) = shown.standings.get(&backend.index).copied().unwrap_or_default();
         let before = shown.counted_before.get(&backend.index).copied().unwrap_or_default();
         BackendView {
@@ -108,7 +108,9 @@ impl Answers {
             address: backend.address.to_string(),
             weight: backend.weight,
             index: backend.index,
-            admin: Admin::from(word),
+            admin: Admin::from(word.unwrap_or_default()),
+            health_said,
+            drain_said: shown.drains.get(&backend.index).cloned(),
             standing,
             standing_until_unix_ms: until_ns.map(|until_ns| clocks.unix_ms_to_come(until_ns)),
             state: ProbeState::from_board(record.state).unwrap_or(ProbeState::Unknown),
@@ -256,20 +258,13 @@ impl Host for Answers {
         }
     }
 
-    fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError> {
-        let fleet = self.parts.fleet();
-        let mut names = Vec::new();
-        for backend in &fleet.backends {
-            let pool = &fleet.pools[backend.pool].name;
-            if pattern.matches(pool, &backend.name) {
-                self.hand_over(backend.index, word)?;
-                names.push(format!("{pool}.{}", backend.name));
-            }
-        }
-        if names.is_empty() {
-            return Err(ControlError::NoBackendMatches { pattern: pattern.as_str().to_owned() });
-        }
-        Ok(names)
+    fn set_health(
+        &self,
+        pattern: &Pattern,
+        word: Override,
+        terms: &Terms,
+    ) -> Result<Vec<String>, ControlError> {
+        self.members.set_health(pattern, word, terms)
     }
 
     fn guards(&self) -> Vec<GuardView> {
@@ -307,38 +302,6 @@ impl Host for Answers {
 }
 
 impl Answers {
-    /// Hands one backend's word to whoever owns its verdict, and remembers it when it was taken.
-    fn hand_over(&self, backend: u32, word: Override) -> Result<(), ControlError> {
-        if !self.parts.unprobed.set_word(backend, word) {
-            self.hand_to_shard(backend, word)?;
-        }
-        self.members.set_word(backend, word);
-        Ok(())
-    }
-
-    fn hand_to_shard(&self, backend: u32, word: Override) -> Result<(), ControlError> {
-        // A shard takes what waits within a tick; a pattern over a whole fleet fills the queue.
-        let limit = Instant::now() + Duration::from_secs(2);
-        loop {
-            let request = ShardRequest::SetOverride { backend, word };
-            let taken = self.parts.with_shards(|shards| shards.request(request));
-            match taken {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(RequestError::Busy { .. })) if Instant::now() < limit => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                Some(Err(error @ RequestError::Busy { .. })) => {
-                    return Err(ControlError::Busy { what: error.to_string() });
-                }
-                Some(Err(error)) => return Err(ControlError::Failed { what: error.to_string() }),
-                None => {
-                    let what = "no shard is running: the agent is starting or stopping".to_owned();
-                    return Err(ControlError::Busy { what });
-                }
-            }
-        }
-    }
-
     fn lateness_us(&self) -> Option<PercentilesView> {
         let snapshots = self.parts.with_shards(|shards| shards.snapshot())?.ok()?;
         let mut all = snapshots.first()?.histograms.lateness_ns.clone();

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use sickbay_core::command::Override;
 use sickbay_core::maglev::SLOTS_PER_LIGHTEST;
@@ -21,6 +20,7 @@ use crate::control::host::ControlError;
 use crate::control::journal::{Transition, Why};
 use crate::control::members::{MemberChange, MemberEvent, MembersChanged, Reloaded, StandingView};
 use crate::control::pattern::Pattern;
+use crate::control::said::Said;
 use crate::control::view::ProbeState;
 use crate::engine::monotonic_now;
 use crate::fleet::{Backend, Fleet};
@@ -32,8 +32,12 @@ use crate::shard::RequestError;
 mod end;
 /// Backends that enter.
 mod enter;
+/// What operators say over backends.
+mod say;
 /// Those who enter, leave and are weighed at once.
 mod turn;
+/// What operators said, kept in a file.
+mod words;
 
 use turn::{Done, Turn};
 
@@ -52,8 +56,8 @@ struct State {
     pools: Vec<Membership>,
     /// By backend index.
     drained: HashMap<u32, Drained>,
-    /// An operator's words, by backend index; those that say nothing are not there.
-    words: HashMap<u32, Override>,
+    /// Backends whose health was set, by backend index.
+    words: HashMap<u32, Spoken>,
     /// What the kernel had counted for an index before its present use.
     counted_before: HashMap<u32, BackendCounters>,
     /// They are gone, and their shards were not told yet.
@@ -62,11 +66,23 @@ struct State {
     panics: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// A backend takes no new flows because an operator said so.
+#[derive(Clone, Debug)]
 struct Drained {
     until_ns: Option<Nanos>,
     /// The time has come, and its flows were told.
     over: bool,
+    /// Nobody is told what its probes find meanwhile; and it ends when its time is over.
+    maintenance: bool,
+    said: Said,
+}
+
+/// A backend's health is what an operator said.
+#[derive(Clone, Debug)]
+struct Spoken {
+    word: Override,
+    said: Said,
+    until_ns: Option<Nanos>,
 }
 
 /// What is shown of backends besides their probes.
@@ -74,7 +90,10 @@ struct Drained {
 pub(super) struct Shown {
     /// By backend index, those that are no plain members.
     pub(super) standings: HashMap<u32, (StandingView, Option<Nanos>)>,
-    pub(super) words: HashMap<u32, Override>,
+    /// Health that was set, and who set it.
+    pub(super) words: HashMap<u32, (Override, Said)>,
+    /// Who drained it, or has it in maintenance.
+    pub(super) drains: HashMap<u32, Said>,
     pub(super) counted_before: HashMap<u32, BackendCounters>,
 }
 
@@ -95,13 +114,22 @@ impl Members {
     /// As [`Host::change_members`](crate::control::host::Host::change_members).
     pub(super) fn change(&self, change: &MemberChange) -> Result<MembersChanged, ControlError> {
         let mut state = self.state();
-        match change {
+        let changed = match change {
             MemberChange::Add { pool, backends } => self.add(&mut state, pool, backends),
             MemberChange::Remove { pattern } => self.remove(&mut state, pattern),
             MemberChange::Weigh { pattern, weight } => self.weigh(&mut state, pattern, *weight),
-            MemberChange::Drain { pattern, limit } => self.drain(&mut state, pattern, *limit),
+            MemberChange::Drain { pattern, terms } => {
+                self.drain(&mut state, pattern, (terms, false))
+            }
+            MemberChange::Maintain { pattern, terms } => {
+                self.drain(&mut state, pattern, (terms, true))
+            }
             MemberChange::Undrain { pattern } => self.undrain(&mut state, pattern),
+        };
+        if changed.is_ok() && change.is_said() {
+            self.keep(&state, &self.parts.fleet());
         }
+        changed
     }
 
     /// Has the members be those of the fleet `wanted`, all of it or nothing.
@@ -135,19 +163,15 @@ impl Members {
         Ok(Reloaded { added, removed, weighed, notes })
     }
 
-    /// An operator's word over a backend was taken by its shard.
-    pub(super) fn set_word(&self, backend: u32, word: Override) {
-        match word {
-            Override::Auto => self.state().words.remove(&backend),
-            word => self.state().words.insert(backend, word),
-        };
-    }
-
     /// What is shown of all backends.
     pub(super) fn shown(&self) -> Shown {
         let state = self.state();
         let drained = state.drained.iter().map(|(index, drained)| {
-            let view = if drained.over { StandingView::Drained } else { StandingView::Draining };
+            let view = match drained {
+                Drained { over: true, .. } => StandingView::Drained,
+                Drained { maintenance: true, .. } => StandingView::Maintenance,
+                Drained { .. } => StandingView::Draining,
+            };
             (*index, (view, drained.until_ns))
         });
         let seats = state.pools.iter().flat_map(Membership::seats);
@@ -157,7 +181,12 @@ impl Members {
         });
         Shown {
             standings: drained.chain(leaving).collect(),
-            words: state.words.clone(),
+            words: state
+                .words
+                .iter()
+                .map(|(index, spoken)| (*index, (spoken.word, spoken.said.clone())))
+                .collect(),
+            drains: state.drained.iter().map(|(index, it)| (*index, it.said.clone())).collect(),
             counted_before: state.counted_before.clone(),
         }
     }
@@ -185,6 +214,7 @@ impl Members {
         self.tell(&fleet, &leaving, now, |backend| MemberEvent::Removed {
             drain_ms: fleet.pools[backend.pool].drain_ns / 1_000_000,
         });
+        self.say_again(&mut state, &fleet, now);
         for index in fresh {
             let before = self.parts.counters.backend(*index).unwrap_or_default();
             if before != BackendCounters::default() {
@@ -240,50 +270,6 @@ impl Members {
         let weighed = chosen.into_iter().map(|backend| (backend, weight)).collect();
         let done = self.carry_out(state, &Turn { weighed, ..Turn::default() })?;
         Ok(MembersChanged { names: done.weighed, notes: done.notes })
-    }
-
-    fn drain(
-        &self,
-        state: &mut State,
-        pattern: &Pattern,
-        limit: Option<Duration>,
-    ) -> Result<MembersChanged, ControlError> {
-        let fleet = self.parts.fleet();
-        let chosen = members_of(state, &fleet, pattern)?;
-        self.set_standings(state, &each(&chosen, Standing::Draining))?;
-        let now = monotonic_now();
-        let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-        let until_ns = limit_ns.map(|limit_ns| now.saturating_add(limit_ns));
-        for backend in &chosen {
-            state.drained.insert(backend.index, Drained { until_ns, over: false });
-            state.pools[backend.pool].set_drained(backend.index, true);
-        }
-        self.retable(state, &fleet, &chosen, now);
-        let limit_ms = limit_ns.map(|limit_ns| limit_ns / 1_000_000);
-        self.tell(&fleet, &chosen, now, |_| MemberEvent::DrainBegan { limit_ms });
-        Ok(MembersChanged { names: names(&fleet, &chosen), notes: Vec::new() })
-    }
-
-    fn undrain(
-        &self,
-        state: &mut State,
-        pattern: &Pattern,
-    ) -> Result<MembersChanged, ControlError> {
-        let fleet = self.parts.fleet();
-        let mut chosen = members_of(state, &fleet, pattern)?;
-        chosen.retain(|backend| state.drained.contains_key(&backend.index));
-        if chosen.is_empty() {
-            return refused(format!("none that {:?} matches is drained", pattern.as_str()));
-        }
-        self.set_standings(state, &each(&chosen, Standing::Full))?;
-        let now = monotonic_now();
-        for backend in &chosen {
-            state.drained.remove(&backend.index);
-            state.pools[backend.pool].set_drained(backend.index, false);
-        }
-        self.retable(state, &fleet, &chosen, now);
-        self.tell(&fleet, &chosen, now, |_| MemberEvent::DrainEnded);
-        Ok(MembersChanged { names: names(&fleet, &chosen), notes: Vec::new() })
     }
 
     /// Says to whoever owns their bits what flows backends may have; undone when a shard does not
@@ -424,7 +410,8 @@ impl State {
         let leaves = seats.any(|seat| seat.backend.index() == index && seat.gone_ns.is_some());
         match self.drained.get(&index) {
             Some(Drained { over: true, .. }) => Standing::Over,
-            Some(Drained { over: false, .. }) => Standing::Draining,
+            Some(Drained { maintenance: true, .. }) => Standing::Maintenance,
+            Some(Drained { .. }) => Standing::Draining,
             None if leaves => Standing::Draining,
             None => Standing::Full,
         }

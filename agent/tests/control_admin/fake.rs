@@ -15,6 +15,7 @@ use sickbay::control::journal::Journal;
 use sickbay::control::members::{MemberChange, MembersChanged, NewBackend, Reloaded, StandingView};
 use sickbay::control::pattern::Pattern;
 use sickbay::control::protocol::{Reply, ResponseLine};
+use sickbay::control::said::Terms;
 use sickbay::control::server::{ControlServer, Options};
 use sickbay::control::view::{
     Admin, AttachedView, BackendCountersView, BackendView, FlowView, ProbeState, RuleView,
@@ -107,11 +108,17 @@ impl Host for Fake {
         }
     }
 
-    fn set_health(&self, pattern: &Pattern, word: Override) -> Result<Vec<String>, ControlError> {
+    fn set_health(
+        &self,
+        pattern: &Pattern,
+        word: Override,
+        terms: &Terms,
+    ) -> Result<Vec<String>, ControlError> {
         let mut all = self.backends.lock().expect("no test panics inside");
         let mut names = Vec::new();
         for view in all.iter_mut().filter(|view| is_meant(pattern, view)) {
             view.admin = word.into();
+            view.health_said = Some(terms.said());
             names.push(view.name.clone());
         }
         if names.is_empty() {
@@ -286,6 +293,8 @@ fn backend(pool: &str, name: &str, index: u32) -> BackendView {
         admin: Admin::Auto,
         standing: StandingView::Member,
         standing_until_unix_ms: None,
+        health_said: None,
+        drain_said: None,
         state: ProbeState::Healthy,
         takes_new: true,
         good: 8,

@@ -168,7 +168,7 @@ fn user_who_is_not_allowed_is_refused() {
     let uid = nix::unistd::geteuid();
     assert_eq!(message, format!("uid {uid} may not ask this agent: run as root"));
     assert_eq!(connection.response(), None);
-    let error = served.client().set_health("*", Admin::Sick).expect_err("refused");
+    let error = served.client().set_health("*", Admin::Sick, None, None).expect_err("refused");
     assert_eq!(error.to_string(), message);
 }
 
@@ -184,7 +184,7 @@ fn many_clients_at_once_all_get_their_own_answers() {
                     let found = client.backends(Some(&name)).expect("an answer");
                     assert_eq!(found.len(), 1);
                     assert_eq!(found[0].name, name);
-                    let set = client.set_health(&name, Admin::Sick).expect("an answer");
+                    let set = client.set_health(&name, Admin::Sick, None, None).expect("an answer");
                     assert_eq!(set, [name]);
                 }
             });

@@ -8,6 +8,7 @@ use sickbay::control::journal::Journal;
 use sickbay::control::members::{MemberChange, MembersChanged, NewBackend, Reloaded};
 use sickbay::control::pattern::Pattern;
 use sickbay::control::protocol::{self, ErrorReply, PROTOCOL, ResponseLine};
+use sickbay::control::said::Terms;
 use sickbay::control::view::{BackendView, FlowView, ServiceView, StatusView};
 use sickbay::flow::FlowQuestion;
 use sickbay::guard::GuardView;
@@ -32,7 +33,7 @@ pub fn check(bytes: &[u8]) {
 /// Whatever is asked, one line that a client can read is answered.
 fn check_request(line: &[u8]) {
     let (host, journal) = (Fixed::new(), Journal::new(1));
-    let (answer, spent) = measured(|| protocol::respond(line, &host, &journal));
+    let (answer, spent) = measured(|| protocol::respond(line, 0, &host, &journal));
     assert!(spent.peak_bytes <= REQUEST_PEAK_BYTES, "{} bytes held", spent.peak_bytes);
     assert_eq!(answer.iter().position(|byte| *byte == b'\n'), Some(answer.len() - 1), "one line");
     let response: ResponseLine = serde_json::from_slice(&answer).expect("a response");
@@ -125,7 +126,12 @@ impl Host for Fixed {
         }
     }
 
-    fn set_health(&self, pattern: &Pattern, _: Override) -> Result<Vec<String>, ControlError> {
+    fn set_health(
+        &self,
+        pattern: &Pattern,
+        _: Override,
+        _: &Terms,
+    ) -> Result<Vec<String>, ControlError> {
         let names = self.names(pattern);
         if names.is_empty() {
             return Err(ControlError::NoBackendMatches { pattern: pattern.as_str().to_owned() });
@@ -159,9 +165,10 @@ impl Host for Fixed {
             MemberChange::Remove { pattern }
             | MemberChange::Weigh { pattern, .. }
             | MemberChange::Drain { pattern, .. }
+            | MemberChange::Maintain { pattern, .. }
             | MemberChange::Undrain { pattern } => pattern,
         };
-        let names = self.set_health(pattern, Override::Auto)?;
+        let names = self.set_health(pattern, Override::Auto, &Terms::default())?;
         Ok(MembersChanged { names, notes: Vec::new() })
     }
 

@@ -22,6 +22,8 @@ pub const BINARY_VARIABLE: &str = "SICKBAY_BINARY";
 pub const PIN_DIRECTORY: &str = "/sys/fs/bpf/sickbay";
 /// Where the lab's agents put their admin socket, the instance's directory inside.
 pub const RUN_DIRECTORY: &str = "/run/sickbay";
+/// Where the lab's agents keep what outlives them, the instance's directory inside.
+pub const STATE_DIRECTORY: &str = "/run/sickbay-state";
 /// Its configuration's file name.
 const CONFIGURATION: &str = "sickbay.toml";
 /// The agent is up, or gone, within this, busy as the machine may be.

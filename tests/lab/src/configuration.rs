@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::agent::{PIN_DIRECTORY, RUN_DIRECTORY};
+use crate::agent::{PIN_DIRECTORY, RUN_DIRECTORY, STATE_DIRECTORY};
 use crate::network::{Family, INTERFACE, Machine, Network, PORT};
 
 /// Bad results in a row after which [`Configuration::usual`] condemns a healthy backend: with 4 of
@@ -98,6 +98,7 @@ impl Configuration {
 instance = \"{instance}\"
 pin_directory = \"{PIN_DIRECTORY}\"
 run_directory = \"{RUN_DIRECTORY}\"
+state_directory = \"{STATE_DIRECTORY}\"
 shards = 1
 
 [probe.web]

@@ -176,6 +176,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::clock::wait_until;
 
     const ANSWER: &[u8] =
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX-Backend: backend-7\r\n\r\nabc";
@@ -210,7 +211,12 @@ mod tests {
         // Below those that the system chooses from: nobody is given it between two of ours.
         let port = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
         for _ in 0..3 {
-            let mut connection = Connection::open(to, port, timeout).unwrap();
+            // A process that a test beside this one starts holds the last connection until it has
+            // begun its program.
+            let mut connection = wait_until("the port is free", timeout, || {
+                Connection::open(to, port, timeout).ok()
+            })
+            .unwrap();
             assert_eq!(connection.ask().unwrap().backend, "backend-7");
             assert_eq!(connection.source_port().unwrap(), port);
         }

@@ -6,7 +6,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use serde_json::Value;
-use sickbay_lab::agent::{Agent, PIN_DIRECTORY, RUN_DIRECTORY};
+use sickbay_lab::agent::{Agent, PIN_DIRECTORY, RUN_DIRECTORY, STATE_DIRECTORY};
 use sickbay_lab::clock::wait_until;
 use sickbay_lab::namespace::Namespace;
 use sickbay_lab::private;
@@ -72,6 +72,7 @@ fn configuration(instance: &str, probe: &str, backends: &str) -> String {
 instance = \"{instance}\"
 pin_directory = \"{PIN_DIRECTORY}\"
 run_directory = \"{RUN_DIRECTORY}\"
+state_directory = \"{STATE_DIRECTORY}\"
 shards = 1
 
 [probe.web]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sickbay_lab::agent::{Agent, PIN_DIRECTORY, RUN_DIRECTORY};
+use sickbay_lab::agent::{Agent, PIN_DIRECTORY, RUN_DIRECTORY, STATE_DIRECTORY};
 use sickbay_lab::clock::wait_until;
 use sickbay_lab::configuration::Program;
 use sickbay_lab::connection::Connection;
@@ -86,7 +86,8 @@ impl Town {
         let instance = format!("policy-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let mut text = format!(
             "[agent]\ninstance = \"{instance}\"\npin_directory = \"{PIN_DIRECTORY}\"\n\
-             run_directory = \"{RUN_DIRECTORY}\"\nshards = 1\n\
+             run_directory = \"{RUN_DIRECTORY}\"\n\
+             state_directory = \"{STATE_DIRECTORY}\"\nshards = 1\n\
              [probe.web]\nurl = \"/healthz\"\ninterval = \"200ms\"\ntimeout = \"150ms\"\n\
              window = 4\nthreshold = 3\n\
              [service.web]\npool = \"web\"\nmode = \"dsr\"\n{service}\n\

@@ -77,10 +77,13 @@ pub struct WeightArgs {
 pub struct DrainArgs {
     /// Which backends: a glob as for `list`
     pub pattern: String,
-    /// How long they keep the flows they have; then the service's on_sick holds. Until the flows
-    /// close when not given
+    /// For how long. A drain: they keep the flows they have, and then the service's on_sick holds.
+    /// Maintenance: then it is over. Until it is taken back when not given
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub limit: Option<Duration>,
+    /// Why: shown in the list and told in the history
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Which agent
     #[command(flatten)]
     pub instance: InstanceArgs,
@@ -113,9 +116,21 @@ pub(super) fn weight(args: &WeightArgs, out: &mut dyn Write) -> anyhow::Result<(
 }
 
 pub(super) fn drain(args: &DrainArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let limit_ms = args.limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-    let request = Request::Drain { pattern: args.pattern.clone(), limit_ms };
+    let (pattern, limit_ms, reason) = terms(args);
+    let request = Request::Drain { pattern, limit_ms, reason };
     tell(args.instance.client()?.change_members(request)?, "draining", out)
+}
+
+pub(super) fn maintain(args: &DrainArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (pattern, limit_ms, reason) = terms(args);
+    let request = Request::Maintain { pattern, limit_ms, reason };
+    tell(args.instance.client()?.change_members(request)?, "in maintenance", out)
+}
+
+/// Over whom, for how many ms, and why.
+fn terms(args: &DrainArgs) -> (String, Option<u64>, Option<String>) {
+    let limit_ms = args.limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+    (args.pattern.clone(), limit_ms, args.reason.clone())
 }
 
 pub(super) fn undrain(args: &PatternArgs, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 
 use sickbay_core::plan::Nanos;
 
-use super::{Drained, MemberEvent, Members, Standing, State, each, layout, monotonic_now};
+use super::{MemberEvent, Members, State, layout, monotonic_now};
 use crate::fleet::Backend;
 use crate::membership::Ended;
 
@@ -30,7 +30,7 @@ impl Members {
         if !state.parting.is_empty() {
             self.part(&mut state, now);
         }
-        self.end_drains(&mut state, now);
+        self.end_words(&mut state, now);
     }
 
     /// Nothing is left of those whose drain has ended. What a shard does not take now it is asked
@@ -61,26 +61,6 @@ impl Members {
             state.words.remove(&backend.index());
         }
         self.tell(&fleet, &gone, now, |_| MemberEvent::Gone);
-    }
-
-    /// The time is over of those that are drained with a limit.
-    fn end_drains(&self, state: &mut State, now: Nanos) {
-        let is_over =
-            |drained: &Drained| !drained.over && drained.until_ns.is_some_and(|it| it <= now);
-        let over: Vec<u32> =
-            state.drained.iter().filter(|(_, it)| is_over(it)).map(|(index, _)| *index).collect();
-        if over.is_empty() {
-            return;
-        }
-        let fleet = self.parts.fleet();
-        let chosen: Vec<Backend> =
-            fleet.backends.iter().filter(|it| over.contains(&it.index)).cloned().collect();
-        if let Err(error) = self.set_standings(state, &each(&chosen, Standing::Over)) {
-            return tracing::warn!("drained backends serve on for now: {error}");
-        }
-        for index in over {
-            state.drained.entry(index).and_modify(|drained| drained.over = true);
-        }
-        self.tell(&fleet, &chosen, now, |_| MemberEvent::DrainTimeOver);
+        self.keep(state, &self.parts.fleet());
     }
 }
