@@ -8,6 +8,7 @@
 mod agent;
 mod assembly;
 mod backend_list;
+mod changes;
 mod claims;
 mod difference;
 mod endpoint;
@@ -36,6 +37,7 @@ mod vcl_backends;
 
 use std::path::{Path, PathBuf};
 
+pub use self::changes::{Changes, changes};
 pub use self::difference::{PoolDifference, difference};
 pub use self::example::example;
 pub use self::growth::{Newcomer, check_apart, check_fits, grow, newcomer, newcomers};

@@ -19,6 +19,7 @@ use sickbay_shared::abi::{self, BackendRef, Slot, TargetRecord};
 
 use crate::fleet::{Fleet, Service};
 use crate::kernel::{FLOW_MAPS, Left};
+use crate::membership::Drain;
 
 pub use arrange::Arrangement;
 
@@ -35,6 +36,15 @@ pub struct Estate {
     records: HashMap<u128, TargetRecord>,
     /// Records that were being written when their agent died.
     torn_count: usize,
+}
+
+/// What only the agent knows that began it: when drains end. Empty after one that is gone.
+#[derive(Clone, Debug, Default)]
+pub struct Remaining {
+    /// Of those who are leaving: when each is gone.
+    pub gone: HashMap<BackendRef, Nanos>,
+    /// Of each table, by its pool's name, seed and size.
+    pub drains: HashMap<(String, u64, u32), Vec<Drain>>,
 }
 
 /// What a pool is found by: a hash of its name. A service likewise.
@@ -86,6 +96,13 @@ impl Estate {
         believed.then_some(record)
     }
 
+    /// Whether there is a record of fleet target `target`, be it believed or not.
+    #[must_use]
+    pub fn has_record(&self, fleet: &Fleet, target: usize) -> bool {
+        let record = self.records.get(&fleet.targets[target].identity);
+        record.is_some_and(|record| record.last_result_ns != 0)
+    }
+
     /// The history of fleet target `target` for a prober whose `index` it has, if it is to be
     /// believed at `now`.
     #[must_use]
@@ -107,6 +124,12 @@ impl Estate {
             outcome: Outcome::from_number(record.cause, record.detail),
             indeterminate: record.indeterminate,
         })
+    }
+
+    /// The record of backend `index`.
+    #[must_use]
+    pub fn backend(&self, index: u32) -> Option<abi::Backend> {
+        self.left.board.backend(index)
     }
 
     /// Whether this use of an index was in force.

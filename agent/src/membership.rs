@@ -16,7 +16,7 @@ use sickbay_core::plan::Nanos;
 use sickbay_shared::abi::{BackendRef, Slot};
 
 pub use indices::{Indices, REST_NS};
-pub use table::Table;
+pub use table::{Drain, Table};
 
 /// Which indices are in use, by which generation.
 mod indices;
@@ -147,10 +147,16 @@ impl Membership {
         Self { drain_ns, indices, seats, tables }
     }
 
-    /// Goes on with the slots of a table as they stand. Which of them drain, and since when, only
-    /// the agent knew that began it: they drain anew from `now`. Slots to store: those that name
+    /// Goes on with the slots of a table as they stand. Until when each drains `drains` says; where
+    /// only an agent knew that is gone, it drains anew from `now`. Slots to store: those that name
     /// somebody for their older flows who is not here any more, and settle.
-    pub fn take_up(&mut self, table: usize, slots: &[Slot], now: Nanos) -> Vec<(u32, Slot)> {
+    pub fn take_up(
+        &mut self,
+        table: usize,
+        slots: &[Slot],
+        drains: &[Drain],
+        now: Nanos,
+    ) -> Vec<(u32, Slot)> {
         let known: HashSet<BackendRef> = self.seats.iter().map(|seat| seat.backend).collect();
         let gone = |slot: &Slot| slot.drains() && !known.contains(&slot.previous());
         let settled: Vec<(u32, Slot)> = (0..)
@@ -159,8 +165,14 @@ impl Membership {
             .map(|(index, slot)| (index, Slot::settled(slot.current())))
             .collect();
         let draining = (0..).zip(slots).filter(|(_, slot)| slot.drains() && !gone(slot));
-        self.tables[table].resume(draining.map(|(index, _)| index).collect(), now);
+        self.tables[table].resume(draining.map(|(index, _)| index).collect(), drains, now);
         settled
+    }
+
+    /// The slots of a table that drain, and until when.
+    #[must_use]
+    pub fn drains(&self, table: usize) -> Vec<Drain> {
+        self.tables[table].drains()
     }
 
     /// All seats, those of members that are leaving included.

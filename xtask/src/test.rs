@@ -18,7 +18,8 @@ use crate::{build_ebpf, packages};
 /// What to test.
 #[derive(clap::Args, Default)]
 pub(crate) struct Arguments {
-    /// Suites: unit, kernel, bad-input, conformance, end-to-end, policies, scale, bench, kernel-6.1; all of them when none is named
+    /// Suites: unit, kernel, bad-input, conformance, end-to-end, restart, policies, scale, bench,
+    /// kernel-6.1; all of them when none is named
     suites: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]

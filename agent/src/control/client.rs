@@ -114,13 +114,13 @@ impl Client {
         }
     }
 
-    /// Has the agent read its configuration again.
+    /// Has the agent read its configuration again; with `dry_run`, only say what that would change.
     ///
     /// # Errors
     ///
     /// The agent is gone or refuses; then nothing was changed.
-    pub fn reload(&self) -> Result<Reloaded, ClientError> {
-        match self.ask(Request::Reload)? {
+    pub fn reload(&self, dry_run: bool) -> Result<Reloaded, ClientError> {
+        match self.ask(Request::Reload { dry_run })? {
             Reply::Reloaded(reloaded) => Ok(reloaded),
             other => Err(ClientError::unexpected(&other)),
         }

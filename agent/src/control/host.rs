@@ -63,14 +63,14 @@ pub trait Host: Send + Sync {
     /// [`ControlError::NoBackendMatches`], [`ControlError::Refused`], and what hindered the agent.
     fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError>;
 
-    /// Reads the configuration again and has its members and weights in force, all of it or
-    /// nothing.
+    /// Reads the configuration again and has it in force, all of it or nothing; with `dry_run`,
+    /// only says what that would change.
     ///
     /// # Errors
     ///
-    /// [`ControlError::Refused`]: the configuration is wrong, or differs in more than that; and
-    /// what hindered the agent.
-    fn reload(&self) -> Result<Reloaded, ControlError>;
+    /// [`ControlError::Refused`]: the configuration is wrong, or changes what only a restart can;
+    /// and what hindered the agent.
+    fn reload(&self, dry_run: bool) -> Result<Reloaded, ControlError>;
 }
 
 /// Why the agent did not do what it was asked.

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use sickbay_core::text::Legible;
 
+use crate::config::Changes;
+
 use super::pattern::Pattern;
 use super::said::{Said, Terms};
 use super::view::Admin;
@@ -97,20 +99,34 @@ pub struct Reloaded {
     pub removed: Vec<String>,
     /// Who has another weight.
     pub weighed: Vec<String>,
+    /// What else was changed, one line each.
+    #[serde(default)]
+    pub changed: Vec<String>,
     /// What will disappoint, one line each.
     pub notes: Vec<String>,
+}
+
+impl From<Changes> for Reloaded {
+    fn from(Changes { added, removed, weighed, changed }: Changes) -> Self {
+        Self { added, removed, weighed, changed, notes: Vec::new() }
+    }
 }
 
 impl Reloaded {
     /// One line: how many of each.
     #[must_use]
     pub fn summary(&self) -> String {
-        let Self { added, removed, weighed, notes: _ } = self;
-        if added.is_empty() && removed.is_empty() && weighed.is_empty() {
+        let Self { added, removed, weighed, changed, notes: _ } = self;
+        if [added, removed, weighed, changed].into_iter().all(Vec::is_empty) {
             return "nothing has changed".to_owned();
         }
         let (added, removed, weighed) = (added.len(), removed.len(), weighed.len());
-        format!("{added} added, {removed} removed, {weighed} with another weight")
+        let members = format!("{added} added, {removed} removed, {weighed} with another weight");
+        match changed.len() {
+            0 => members,
+            1 => format!("{members}; 1 other change"),
+            count => format!("{members}; {count} other changes"),
+        }
     }
 }
 
@@ -303,5 +319,8 @@ mod tests {
         let two = vec!["web.a".to_owned(), "web.b".to_owned()];
         let reloaded = Reloaded { added: two.clone(), weighed: two, ..Reloaded::default() };
         assert_eq!(reloaded.summary(), "2 added, 0 removed, 2 with another weight");
+        let changed = vec!["probe web changed".to_owned()];
+        let reloaded = Reloaded { changed, ..Reloaded::default() };
+        assert_eq!(reloaded.summary(), "0 added, 0 removed, 0 with another weight; 1 other change");
     }
 }

@@ -110,7 +110,11 @@ pub enum Request {
         pattern: String,
     },
     /// The configuration is read again.
-    Reload,
+    Reload {
+        /// Only say what that would change.
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// The newest transitions.
     Transitions {
         /// Those with a sequence above this.
@@ -152,7 +156,7 @@ impl Request {
             | Self::Drain { .. }
             | Self::Maintain { .. }
             | Self::Undrain { .. }
-            | Self::Reload => true,
+            | Self::Reload { .. } => true,
             Self::Status
             | Self::Services
             | Self::Backends { .. }
@@ -353,7 +357,7 @@ fn answer(
         Request::Undrain { pattern } => {
             change(host, &MemberChange::Undrain { pattern: read_pattern(&pattern)? })?
         }
-        Request::Reload => Reply::Reloaded(host.reload()?),
+        Request::Reload { dry_run } => Reply::Reloaded(host.reload(dry_run)?),
         Request::Transitions { after } => {
             Reply::Transitions { transitions: journal.since(after), dropped: journal.dropped() }
         }

@@ -9,7 +9,7 @@ use sickbay_shared::abi::{self, BackendRef};
 use sickbay_shared::limits::{BACKENDS_MAX, WORD_BACKENDS};
 
 use super::words::Words;
-use super::{Estate, name_identity};
+use super::{Estate, Remaining, name_identity};
 use crate::address::Address;
 use crate::config::{self, Newcomer};
 use crate::fleet::{Backend, Fleet, Service};
@@ -36,12 +36,17 @@ pub struct Arrangement {
 
 impl Estate {
     /// Arranges `fleet`, as its configuration has it, so that whoever was there keeps its index.
-    /// Those who were members and are not wanted leave at `now`.
+    /// Those who were members and are not wanted leave at `now`, unless they were leaving before.
     ///
     /// # Errors
     ///
     /// There is no room for a pool that must stand elsewhere: its fleet fits into empty words only.
-    pub fn arrange(&self, fleet: Fleet, now: Nanos) -> Result<Arrangement, Box<Fleet>> {
+    pub fn arrange(
+        &self,
+        fleet: Fleet,
+        remaining: &Remaining,
+        now: Nanos,
+    ) -> Result<Arrangement, Box<Fleet>> {
         let mut arrangement = Arrangement {
             seats: Vec::with_capacity(fleet.pools.len()),
             indices: Vec::with_capacity(fleet.pools.len()),
@@ -53,7 +58,7 @@ impl Estate {
             return Err(Box::new(arrangement.fleet));
         }
         for pool in 0..arrangement.fleet.pools.len() {
-            self.seat(&mut arrangement, pool, now);
+            self.seat(&mut arrangement, pool, remaining, now);
         }
         self.keep_tables(&mut arrangement);
         Ok(arrangement)
@@ -97,7 +102,7 @@ impl Estate {
     }
 
     /// Gives every backend of a pool its index: those who were there theirs, the others free ones.
-    fn seat(&self, arrangement: &mut Arrangement, pool: usize, now: Nanos) {
+    fn seat(&self, arrangement: &mut Arrangement, pool: usize, remaining: &Remaining, now: Nanos) {
         let left = arrangement.found[pool].then(|| self.pool(&arrangement.fleet.pools[pool].name));
         let left = left.flatten();
         let known: HashMap<u64, (u32, abi::Backend)> = left.map_or_else(HashMap::new, |left| {
@@ -125,7 +130,9 @@ impl Estate {
         }
         for (index, record) in &leaving {
             let backend = BackendRef::new(*index, record.generation);
-            let gone_ns = Some(now.saturating_add(drain_ns));
+            let longest_ns = now.saturating_add(drain_ns);
+            let gone_ns = remaining.gone.get(&backend).map_or(longest_ns, |it| longest_ns.min(*it));
+            let gone_ns = Some(gone_ns);
             let identity = record.identity;
             seats.push(Seat { backend, identity, weight: 1, gone_ns, drained: false });
         }

@@ -83,7 +83,8 @@ fn seats(arrangement: &Arrangement, pool: usize) -> Vec<(u32, u32, Option<Nanos>
 #[test]
 fn whoever_was_there_keeps_index_and_generation_whatever_the_order() {
     let estate = left(&fleet(&[1, 2, 3], ""), &[(5, 2), (1, 1), (9, 4)]);
-    let arranged = estate.arrange(fleet(&[3, 1, 2], ""), NOW).expect("there is room");
+    let arranged =
+        estate.arrange(fleet(&[3, 1, 2], ""), &Remaining::default(), NOW).expect("there is room");
     assert_eq!(seats(&arranged, 0), [(9, 4, None), (5, 2, None), (1, 1, None)]);
     let indices: Vec<u32> = arranged.fleet.backends.iter().map(|it| it.index).collect();
     assert_eq!(indices, [9, 5, 1]);
@@ -93,9 +94,15 @@ fn whoever_was_there_keeps_index_and_generation_whatever_the_order() {
 #[test]
 fn who_is_not_wanted_leaves_and_who_is_new_gets_an_index_of_its_own() {
     let estate = left(&fleet(&[1, 2], ""), &[(0, 3), (1, 1)]);
-    let arranged = estate.arrange(fleet(&[2, 7], ""), NOW).expect("there is room");
+    let arranged =
+        estate.arrange(fleet(&[2, 7], ""), &Remaining::default(), NOW).expect("there is room");
     let gone = Some(NOW + 60 * SECOND);
     assert_eq!(seats(&arranged, 0), [(1, 1, None), (2, 1, None), (0, 3, gone)]);
+    let soon = NOW + 5 * SECOND;
+    let remaining =
+        Remaining { gone: [(BackendRef::new(0, 3), soon)].into(), ..Remaining::default() };
+    let again = estate.arrange(fleet(&[2, 7], ""), &remaining, NOW).expect("there is room");
+    assert_eq!(seats(&again, 0)[2], (0, 3, Some(soon)), "it was leaving before");
     let leaving = &arranged.fleet.backends[2];
     let inet = leaving.address.inet().expect("an IP address");
     assert_eq!((inet.ip(), inet.port()), ("192.0.2.1".parse::<IpAddr>().expect("one"), 80));
@@ -114,7 +121,7 @@ fn index_of_another_use_goes_on_with_the_next_generation() {
     only.pools[0].backends = 0..1;
     only.backends.truncate(1);
     only.pools[0].first_word = 0;
-    let arranged = estate.arrange(only, NOW).expect("there is room");
+    let arranged = estate.arrange(only, &Remaining::default(), NOW).expect("there is room");
     assert_eq!(arranged.found, [false]);
     let [(index, generation, None)] = seats(&arranged, 0)[..] else { panic!("one member") };
     assert_eq!(generation, estate.last_generation(index) + 1);
@@ -127,7 +134,8 @@ fn pools_stand_where_they_stood_and_a_new_one_beside_them() {
     let estate = left(&before, &[(0, 1), (1, 1)]);
     let many: Vec<String> = (1..=100).map(|last| format!("\"192.0.3.{last}:80\"")).collect();
     let rest = format!("[pool.a]\nprobe = \"p\"\nbackends = [{}]\n", many.join(", "));
-    let arranged = estate.arrange(fleet(&[1, 2], &rest), NOW).expect("there is room");
+    let arranged =
+        estate.arrange(fleet(&[1, 2], &rest), &Remaining::default(), NOW).expect("there is room");
     let [a, b] = &arranged.fleet.pools[..] else { panic!("two pools") };
     assert_eq!((b.name.as_str(), b.first_word, b.word_count), ("b", 0, 1));
     assert_eq!((a.first_word, a.word_count), (4, 4));
@@ -139,7 +147,8 @@ fn pools_stand_where_they_stood_and_a_new_one_beside_them() {
 fn pool_that_has_outgrown_its_place_moves_and_that_is_said() {
     let estate = left(&fleet(&[1, 2], ""), &[(0, 1), (1, 1)]);
     let all: Vec<u8> = (1..=65).collect();
-    let arranged = estate.arrange(fleet(&all, ""), NOW).expect("there is room");
+    let arranged =
+        estate.arrange(fleet(&all, ""), &Remaining::default(), NOW).expect("there is room");
     assert_eq!(arranged.found, [false]);
     assert!(arranged.notes[0].starts_with("pool b has 65 backends, those that leave included"));
     // Nobody has the index and generation of somebody else's flows.
@@ -154,7 +163,9 @@ fn pool_that_has_outgrown_its_place_moves_and_that_is_said() {
 fn table_keeps_its_size_as_long_as_it_is_even_enough_or_another_is_asked_for() {
     let size = |backends: &[u8], rest: &str| {
         let estate = left(&fleet(&[1, 2], ""), &[(0, 1), (1, 1)]);
-        let arranged = estate.arrange(fleet(backends, rest), NOW).expect("there is room");
+        let arranged = estate
+            .arrange(fleet(backends, rest), &Remaining::default(), NOW)
+            .expect("there is room");
         (arranged.fleet.services[0].slot_count, arranged.notes.len())
     };
     assert_eq!(size(&[1, 2], ""), (1021, 0));
@@ -171,7 +182,8 @@ fn second_table_begins_where_the_first_one_that_was_kept_ends() {
     let second = "[service.t]\naddress = \"198.51.100.2\"\nport = 80\npool = \"b\"\n";
     let estate = left(&fleet(&[1, 2], second), &[(0, 1), (1, 1)]);
     let twenty: Vec<u8> = (1..=20).collect();
-    let arranged = estate.arrange(fleet(&twenty, second), NOW).expect("there is room");
+    let arranged =
+        estate.arrange(fleet(&twenty, second), &Remaining::default(), NOW).expect("there is room");
     let tables: Vec<_> =
         arranged.fleet.services.iter().map(|it| (it.slot_first, it.slot_count)).collect();
     assert_eq!(tables, [(0, 1021), (1021, 1021)]);

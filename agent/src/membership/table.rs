@@ -31,11 +31,12 @@ pub struct Table {
 }
 
 /// The slots that began to drain with one change.
-#[derive(Clone, Debug)]
-struct Drain {
-    end_ns: Nanos,
-    /// Ascending.
-    slots: Vec<u32>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// When they settle.
+    pub end_ns: Nanos,
+    /// Which, ascending.
+    pub slots: Vec<u32>,
 }
 
 impl Table {
@@ -45,12 +46,26 @@ impl Table {
         Self { seed, slot_count, drain_ns, sheds, drains: VecDeque::new() }
     }
 
-    /// Slots that are draining already, ascending: for a drain from `now` on.
-    pub(super) fn resume(&mut self, slots: Vec<u32>, now: Nanos) {
-        if !slots.is_empty() {
-            let end_ns = now.saturating_add(self.drain_ns);
-            self.drains.push_back(Drain { end_ns, slots });
+    /// Slots that are draining already, ascending: as long as `known` says, or for a drain from
+    /// `now` on.
+    pub(super) fn resume(&mut self, mut slots: Vec<u32>, known: &[Drain], now: Nanos) {
+        let longest_ns = now.saturating_add(self.drain_ns);
+        for drain in known {
+            let is_of = |slot: &mut u32| drain.slots.binary_search(slot).is_ok();
+            let own: Vec<u32> = slots.extract_if(.., is_of).collect();
+            if !own.is_empty() {
+                // Another configuration may want them to drain for less.
+                let end_ns = drain.end_ns.min(longest_ns);
+                self.drains.push_back(Drain { end_ns, slots: own });
+            }
         }
+        if !slots.is_empty() {
+            self.drains.push_back(Drain { end_ns: longest_ns, slots });
+        }
+    }
+
+    pub(super) fn drains(&self) -> Vec<Drain> {
+        self.drains.iter().cloned().collect()
     }
 
     /// The slots to store so that each belongs to whom `wanted` says. `slot` reads one as it stands.

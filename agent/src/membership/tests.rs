@@ -282,7 +282,7 @@ fn next_agent_goes_on_with_slots_that_drain_and_drains_them_anew() {
     let seats: Vec<Seat> = seats.iter().map(again).collect();
     let indices = Indices::resume(64, 8, &in_use, |index| u32::from(index < 68));
     rig.membership = Membership::resume(indices, seats, vec![table()], DRAIN);
-    assert_eq!(rig.membership.take_up(0, &left, rig.now), []);
+    assert_eq!(rig.membership.take_up(0, &left, &[], rig.now), []);
     assert_eq!((rig.retable(), &rig.tables[0]), (0, &left), "nobody has come or gone");
     assert_eq!(rig.membership.draining_count(), draining);
     // Those that were used come last, and with another generation.
@@ -295,12 +295,32 @@ fn next_agent_goes_on_with_slots_that_drain_and_drains_them_anew() {
 }
 
 #[test]
+fn same_agent_goes_on_with_drains_that_end_when_they_would_have() {
+    let mut rig = Rig::new(3, 8, vec![table()]);
+    let leaving = rig.membership.seats()[0];
+    rig.leave(leaving.backend);
+    rig.retable();
+    rig.pass(DRAIN / 4);
+    let (left, drains) = (rig.tables[0].clone(), rig.membership.drains(0));
+    assert_eq!(drains.len(), 1);
+    let seats = rig.membership.seats().to_vec();
+    let in_use = seats.iter().map(|seat| seat.backend.index()).collect();
+    let indices = Indices::resume(64, 8, &in_use, |_| 1);
+    rig.membership = Membership::resume(indices, seats, vec![table()], DRAIN);
+    assert_eq!(rig.membership.take_up(0, &left, &drains, rig.now), []);
+    assert_eq!(rig.membership.drains(0), drains);
+    assert_eq!(rig.pass(DRAIN * 3 / 4 - 1), []);
+    assert_eq!(rig.pass(1), [leaving.backend]);
+    assert_eq!(rig.membership.draining_count(), 0);
+}
+
+#[test]
 fn slot_that_drains_from_somebody_who_is_not_here_settles() {
     let mut rig = Rig::new(2, 4, vec![table()]);
     let (one, stranger) = (rig.tables[0][0].current(), BackendRef::new(99, 3));
     let mut left = rig.tables[0].clone();
     left[0] = Slot::new(one, stranger);
-    assert_eq!(rig.membership.take_up(0, &left, rig.now), [(0, Slot::settled(one))]);
+    assert_eq!(rig.membership.take_up(0, &left, &[], rig.now), [(0, Slot::settled(one))]);
     assert_eq!(rig.membership.draining_count(), 0);
 }
 

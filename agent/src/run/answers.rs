@@ -4,35 +4,27 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use sickbay_core::command::{Arrival, Outcome, Override, Phase, StatusLine};
+use sickbay_core::command::{Arrival, Outcome, Phase, StatusLine};
 use sickbay_core::plan::{Compat, ProbeSpec};
 use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
 use sickbay_shared::abi::{BackendCounters, STATE_HEALTHY, TargetRecord};
 
 use super::members::{Members, Shown};
-use super::parts::Parts;
+use super::parts::{Lasting, Parts};
 use crate::board::coarse_now_ns;
-use crate::config::ConfigError;
 use crate::control::drops::{DropView, Drops};
-use crate::control::host::{ControlError, Host};
-use crate::control::members::{MemberChange, MembersChanged, Reloaded};
 use crate::control::pattern::Pattern;
-use crate::control::said::Terms;
 use crate::control::view::{
-    Admin, AttachedView, BackendView, FlowView, PercentilesView, ProbeState, ServiceView,
-    ShardView, StatusView,
+    Admin, AttachedView, BackendView, PercentilesView, ProbeState, ServiceView, ShardView,
+    StatusView,
 };
 use crate::engine::monotonic_now;
 use crate::fleet::{Backend, Fleet, Probe, Service, shown_network};
-use crate::flow::FlowQuestion;
 use crate::graph;
 use crate::guard::{GuardView, Guards};
 use crate::kernel::{Attached, AttachedMode, Explainer};
 use crate::membership::Membership;
-
-/// Reads the configuration again.
-pub(super) type Source = Box<dyn Fn() -> Result<Fleet, ConfigError> + Send + Sync>;
 
 /// Dropped packets and held verdicts.
 mod evidence;
@@ -41,13 +33,12 @@ mod flow;
 
 /// What [`Host`] is answered from.
 pub(super) struct Answers {
-    source: Source,
     parts: Arc<Parts>,
     members: Members,
     started: Instant,
     attached: RwLock<Vec<Attached>>,
     guards: Option<Arc<Guards>>,
-    drops: Drops,
+    drops: Arc<Drops>,
     /// Loaded when it is first asked.
     explainer: Mutex<Option<Explainer>>,
 }
@@ -55,17 +46,16 @@ pub(super) struct Answers {
 impl Answers {
     /// Answers for these parts; nothing runs and nothing is attached yet.
     #[must_use]
-    pub(super) fn new(source: Source, parts: Arc<Parts>, pools: Vec<Membership>) -> Self {
+    pub(super) fn new(parts: Arc<Parts>, pools: Vec<Membership>, lasting: &Lasting) -> Self {
         let guards = Guards::new(&parts.fleet()).map(Arc::new);
         let members = Members::new(Arc::clone(&parts), pools, guards.clone());
         Self {
-            source,
             parts,
             members,
-            started: Instant::now(),
+            started: lasting.started,
             attached: RwLock::new(Vec::new()),
             guards,
-            drops: Drops::default(),
+            drops: Arc::clone(&lasting.drops),
             explainer: Mutex::new(None),
         }
     }
@@ -193,8 +183,9 @@ impl Answers {
     }
 }
 
-impl Host for Answers {
-    fn backends(&self, pattern: Option<&Pattern>) -> Vec<BackendView> {
+/// What the control plane asks.
+impl Answers {
+    pub(super) fn backends(&self, pattern: Option<&Pattern>) -> Vec<BackendView> {
         let fleet = self.parts.fleet();
         let indices = self.parts.board.header().backend_count;
         let counters = &self.parts.counters;
@@ -211,7 +202,7 @@ impl Host for Answers {
         fleet.backends.iter().filter(wanted).map(view).collect()
     }
 
-    fn services(&self) -> Vec<ServiceView> {
+    pub(super) fn services(&self) -> Vec<ServiceView> {
         let (fleet, counts) = (self.parts.fleet(), self.members.counts());
         let services = (0..).zip(&fleet.services);
         let view =
@@ -219,7 +210,7 @@ impl Host for Answers {
         services.map(view).collect()
     }
 
-    fn status(&self) -> StatusView {
+    pub(super) fn status(&self) -> StatusView {
         let now_ns = coarse_now_ns();
         let shards = self.parts.with_shards(|shards| {
             let views = (0..).zip(shards.counters()).map(|(shard, counters)| ShardView {
@@ -258,50 +249,14 @@ impl Host for Answers {
         }
     }
 
-    fn set_health(
-        &self,
-        pattern: &Pattern,
-        word: Override,
-        terms: &Terms,
-    ) -> Result<Vec<String>, ControlError> {
-        self.members.set_health(pattern, word, terms)
-    }
-
-    fn guards(&self) -> Vec<GuardView> {
+    pub(super) fn guard_views(&self) -> Vec<GuardView> {
         self.guards.as_ref().map_or_else(Vec::new, |guards| guards.views(monotonic_now()))
     }
 
-    fn release_guard(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError> {
-        self.release(pool)
-    }
-
-    fn explain_flow(&self, question: &FlowQuestion) -> Result<FlowView, ControlError> {
-        self.explain(question)
-    }
-
-    fn drops(&self, after: u64) -> Vec<DropView> {
+    pub(super) fn drops(&self, after: u64) -> Vec<DropView> {
         self.drops.since(after)
     }
 
-    fn change_members(&self, change: &MemberChange) -> Result<MembersChanged, ControlError> {
-        self.members.change(change)
-    }
-
-    fn reload(&self) -> Result<Reloaded, ControlError> {
-        let wanted = (self.source)().map_err(|error| {
-            // The first mistake is enough for a line; `check` shows all of them.
-            let first = error.errors.first().map_or_else(String::new, ToString::to_string);
-            let more = match error.errors.len() {
-                0 | 1 => String::new(),
-                count => format!("; `sickbay check` shows {} more", count - 1),
-            };
-            ControlError::Refused { what: format!("the configuration is wrong: {first}{more}") }
-        })?;
-        self.members.reload(&wanted)
-    }
-}
-
-impl Answers {
     fn lateness_us(&self) -> Option<PercentilesView> {
         let snapshots = self.parts.with_shards(|shards| shards.snapshot())?.ok()?;
         let mut all = snapshots.first()?.histograms.lateness_ns.clone();

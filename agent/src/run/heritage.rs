@@ -3,10 +3,10 @@
 use sickbay_core::plan::{Nanos, TargetIndex};
 
 use crate::board::BoardError;
-use crate::estate::{Arrangement, Estate};
+use crate::estate::{Arrangement, Estate, Remaining};
 use crate::fleet::Fleet;
 use crate::kernel::Left;
-use crate::membership::{Indices, Membership, Seat};
+use crate::membership::{Drain, Indices, Membership, Seat};
 use crate::shard::ShardPlan;
 
 /// The estate, and what its fleet was arranged to.
@@ -15,6 +15,8 @@ pub(super) struct Heritage {
     pub(super) estate: Estate,
     /// By pool: whether it stands where it stood.
     pub(super) found: Vec<bool>,
+    /// When drains that are under way end, as far as it is known.
+    remaining: Remaining,
     /// The moment at which it was taken up.
     pub(super) now: Nanos,
 }
@@ -29,6 +31,7 @@ pub(super) type Seating = (Vec<Vec<Seat>>, Vec<Indices>);
 /// What was left has another layout.
 pub(super) fn take_up(
     fleet: Fleet,
+    remaining: Remaining,
     now: Nanos,
 ) -> Result<(Fleet, Option<(Heritage, Seating)>), BoardError> {
     let Some(left) = Left::read(&fleet.pin_directory)? else {
@@ -41,7 +44,8 @@ pub(super) fn take_up(
             estate.torn_count()
         );
     }
-    let Arrangement { fleet, seats, indices, found, notes } = match estate.arrange(fleet, now) {
+    let arranged = estate.arrange(fleet, &remaining, now);
+    let Arrangement { fleet, seats, indices, found, notes } = match arranged {
         Ok(arrangement) => arrangement,
         Err(fleet) => {
             tracing::warn!(
@@ -52,7 +56,7 @@ pub(super) fn take_up(
         }
     };
     notes.iter().for_each(|note| tracing::warn!("{note}"));
-    Ok((fleet, Some((Heritage { estate, found, now }, (seats, indices)))))
+    Ok((fleet, Some((Heritage { estate, found, remaining, now }, (seats, indices)))))
 }
 
 impl Heritage {
@@ -63,8 +67,15 @@ impl Heritage {
         fresh.map(|seat| seat.backend.index()).collect()
     }
 
-    /// Gives each plan the histories of its targets.
-    pub(super) fn give(&self, fleet: &Fleet, plans: &mut [ShardPlan]) {
+    /// The drains of a table, as far as they are known.
+    pub(super) fn drains(&self, pool: &str, seed: u64, slot_count: u32) -> &[Drain] {
+        let key = (pool.to_owned(), seed, slot_count);
+        self.remaining.drains.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Gives each plan the histories of its targets. Whether none was too old to be believed, and
+    /// there was one at all: then nothing has to be waited for.
+    pub(super) fn give(&self, fleet: &Fleet, plans: &mut [ShardPlan]) -> bool {
         let mut taken: usize = 0;
         for plan in plans {
             let past = (0..).zip(&plan.targets).filter_map(|(index, target)| {
@@ -73,6 +84,9 @@ impl Heritage {
             plan.plan.past = past.collect();
             taken += plan.plan.past.len();
         }
+        let targets = 0..fleet.targets.len();
+        let left = targets.filter(|target| self.estate.has_record(fleet, *target)).count();
         tracing::info!("taken up: {taken} of {} histories", fleet.targets.len());
+        0 < taken && taken == left
     }
 }

@@ -126,10 +126,15 @@ fn lay_out_backends(fleet: &Fleet, board: &Board, place: &Place<'_>) {
     let seats = place.members.iter().flat_map(Membership::seats);
     for ((backend, &shard), seat) in fleet.backends.iter().zip(place.shard_of).zip(seats) {
         assert_eq!(backend.index, seat.backend.index(), "seats stand as the fleet's backends do");
-        let record = backend_record(backend, shard, seat.backend.generation());
-        board.write_backend(backend.index, &record);
         let was_there = |estate: &&Estate| estate.knows(seat.backend);
         let left = estate.filter(was_there);
+        let mut record = backend_record(backend, shard, seat.backend.generation());
+        if let Some(known) = left.and_then(|estate| estate.backend(backend.index)) {
+            // Its next hop is asked for anew; until that is answered packets go where they went.
+            let abi::Backend { next_hop, source_mac, interface_index, .. } = known;
+            record = abi::Backend { next_hop, source_mac, interface_index, ..record };
+        }
+        board.write_backend(backend.index, &record);
         let stays = seat.gone_ns.is_none();
         board.set_allowed(backend.index, stays);
         // Of those who were there as it stood, until their shards have said what they say now.
@@ -172,7 +177,7 @@ fn lay_out_tables(fleet: &Fleet, board: &Board, place: &mut Place<'_>) {
     for (pool, members) in place.members.iter_mut().enumerate() {
         let tables: Vec<TableOf<'_>> = tables_of(fleet, pool).collect();
         let heritage = place.heritage.filter(|heritage| heritage.found[pool]);
-        let Some(Heritage { estate, now, .. }) = heritage else {
+        let Some(heritage) = heritage else {
             for (index, table) in tables.iter().enumerate() {
                 board.write_slots(table.slot_first, &members.settled(index));
             }
@@ -180,18 +185,19 @@ fn lay_out_tables(fleet: &Fleet, board: &Board, place: &mut Place<'_>) {
         };
         for (index, table) in tables.iter().enumerate() {
             let (name, seed) = (&fleet.pools[pool].name, table.service.seed);
-            let Some(slots) = estate.slots(name, seed, table.slot_count) else {
+            let Some(slots) = heritage.estate.slots(name, seed, table.slot_count) else {
                 board.write_slots(table.slot_first, &members.settled(index));
                 continue;
             };
             board.write_slots(table.slot_first, &slots);
-            for (slot, settled) in members.take_up(index, &slots, *now) {
+            let drains = heritage.drains(name, seed, table.slot_count);
+            for (slot, settled) in members.take_up(index, &slots, drains, heritage.now) {
                 board.write_slots(table.slot_first + slot, &[settled]);
             }
         }
         if !tables.is_empty() {
             let firsts: Vec<u32> = tables.iter().map(|table| table.slot_first).collect();
-            retable(board, members, &firsts, *now);
+            retable(board, members, &firsts, heritage.now);
         }
     }
 }

@@ -15,7 +15,7 @@ use sickbay_shared::abi::{self, BackendCounters, BackendRef};
 
 use super::layout::{self, TableOf};
 use super::parts::Parts;
-use crate::config::{self, PoolDifference};
+use crate::config::{self, Changes, PoolDifference};
 use crate::control::host::ControlError;
 use crate::control::journal::{Transition, Why};
 use crate::control::members::{MemberChange, MemberEvent, MembersChanged, Reloaded, StandingView};
@@ -23,6 +23,7 @@ use crate::control::pattern::Pattern;
 use crate::control::said::Said;
 use crate::control::view::ProbeState;
 use crate::engine::monotonic_now;
+use crate::estate::Remaining;
 use crate::fleet::{Backend, Fleet};
 use crate::guard::Guards;
 use crate::membership::{Membership, Rewrite, Standing};
@@ -160,7 +161,7 @@ impl Members {
         if !(added.is_empty() && removed.is_empty() && weighed.is_empty()) {
             self.parts.board.raise_generation();
         }
-        Ok(Reloaded { added, removed, weighed, notes })
+        Ok(Reloaded { added, removed, weighed, changed: Vec::new(), notes })
     }
 
     /// What is shown of all backends.
@@ -189,6 +190,39 @@ impl Members {
             drains: state.drained.iter().map(|(index, it)| (*index, it.said.clone())).collect(),
             counted_before: state.counted_before.clone(),
         }
+    }
+
+    /// When the drains that are under way end.
+    pub(super) fn remaining(&self) -> Remaining {
+        let (state, fleet) = (self.state(), self.parts.fleet());
+        let mut remaining = Remaining::default();
+        for (pool, members) in state.pools.iter().enumerate() {
+            let seats = members.seats().iter();
+            remaining.gone.extend(seats.filter_map(|seat| Some((seat.backend, seat.gone_ns?))));
+            for (index, table) in layout::tables_of(&fleet, pool).enumerate() {
+                let name = fleet.pools[pool].name.clone();
+                let key = (name, table.service.seed, table.slot_count);
+                remaining.drains.insert(key, members.drains(index));
+            }
+        }
+        remaining
+    }
+
+    /// What a configuration would change.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Refused`]: what only a restart can.
+    pub(super) fn changes(&self, wanted: &Fleet) -> Result<Changes, ControlError> {
+        let gone = self.state().leaving();
+        config::changes(&self.parts.fleet(), &gone, wanted)
+            .map_err(|what| ControlError::Refused { what })
+    }
+
+    /// Whether a configuration differs in members and weights alone.
+    pub(super) fn differs_in_members_alone(&self, wanted: &Fleet) -> bool {
+        let gone = self.state().leaving();
+        config::difference(&self.parts.fleet(), &gone, wanted).is_ok()
     }
 
     /// Members of each pool, those that are leaving not among them.

@@ -1,9 +1,10 @@
 //! The parts of the running agent that its control plane and its members share.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::board::Board;
+use crate::control::drops::Drops;
 use crate::control::journal::Journal;
 use crate::fleet::Fleet;
 use crate::kernel::Counters;
@@ -14,6 +15,23 @@ use super::unprobed::Unprobed;
 
 /// How long the thread that looks up next hops is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What goes on whichever configuration is in force.
+#[derive(Debug)]
+pub(super) struct Lasting {
+    pub(super) journal: Arc<Journal>,
+    /// Samples of dropped packets, numbered from the agent's start on.
+    pub(super) drops: Arc<Drops>,
+    /// When the agent was started.
+    pub(super) started: Instant,
+}
+
+impl Lasting {
+    /// Of an agent that starts now.
+    pub(super) fn begin() -> Self {
+        Self { journal: Arc::default(), drops: Arc::default(), started: Instant::now() }
+    }
+}
 
 /// What runs.
 #[derive(Debug)]

@@ -182,7 +182,7 @@ impl Host for Fake {
         Ok(MembersChanged { names, notes: vec!["a note".to_owned()] })
     }
 
-    fn reload(&self) -> Result<Reloaded, ControlError> {
+    fn reload(&self, _dry_run: bool) -> Result<Reloaded, ControlError> {
         Err(ControlError::Refused { what: "line 7 is wrong".to_owned() })
     }
 }

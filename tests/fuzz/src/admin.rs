@@ -172,7 +172,7 @@ impl Host for Fixed {
         Ok(MembersChanged { names, notes: Vec::new() })
     }
 
-    fn reload(&self) -> Result<Reloaded, ControlError> {
+    fn reload(&self, _dry_run: bool) -> Result<Reloaded, ControlError> {
         Ok(Reloaded::default())
     }
 }

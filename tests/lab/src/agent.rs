@@ -130,6 +130,14 @@ impl Agent {
         Ok(fs::write(self.log.with_file_name(CONFIGURATION), configuration)?)
     }
 
+    /// Its configuration file, as it is now.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn configuration(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.log.with_file_name(CONFIGURATION))?)
+    }
+
     /// Has it read its configuration again, by SIGHUP.
     ///
     /// # Errors

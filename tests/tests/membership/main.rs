@@ -10,6 +10,10 @@ mod commands;
 mod datagrams;
 /// Connections while members come and go.
 mod flows;
+/// A configuration that changes more than members.
+mod reload;
+/// What operators say over backends.
+mod words;
 
 use std::net::SocketAddr;
 

@@ -9,6 +9,8 @@
 mod clients;
 /// What a killed agent leaves, and the next one takes up.
 mod history;
+/// An agent that is killed again and again.
+mod kills;
 
 use std::fmt::Write as _;
 

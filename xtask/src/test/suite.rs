@@ -40,7 +40,7 @@ enum Members {
 }
 
 /// All suites, the quick ones first.
-pub(crate) const SUITES: [Suite; 9] = [
+pub(crate) const SUITES: [Suite; 10] = [
     Suite {
         name: "unit",
         what: "core, shared, agent, lab, xtask; no privilege",
@@ -69,7 +69,13 @@ pub(crate) const SUITES: [Suite; 9] = [
         name: "end-to-end",
         what: "real servers die, come and go under load",
         budget: Duration::from_secs(480),
-        members: Members::Named(&["end_to_end", "real_servers", "membership", "transfers"]),
+        members: Members::Named(&["end_to_end", "real_servers", "membership"]),
+    },
+    Suite {
+        name: "restart",
+        what: "agents are killed, replaced and read again under traffic",
+        budget: Duration::from_secs(480),
+        members: Members::Named(&["transfers"]),
     },
     Suite {
         name: "policies",

@@ -38,7 +38,7 @@ impl Answers {
     }
 
     /// Ends the hold over `pool`, or over all.
-    pub(super) fn release(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError> {
+    pub(in crate::run) fn release(&self, pool: Option<&str>) -> Result<Vec<String>, ControlError> {
         let Some(guards) = &self.guards else {
             let what = "this agent has no guard: give [guard] a share in its configuration";
             return Err(ControlError::Failed { what: what.to_owned() });

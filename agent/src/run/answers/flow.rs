@@ -18,7 +18,10 @@ use crate::kernel::{self, Explainer};
 
 impl Answers {
     /// What would become of the packet now.
-    pub(super) fn explain(&self, question: &FlowQuestion) -> Result<FlowView, ControlError> {
+    pub(in crate::run) fn explain(
+        &self,
+        question: &FlowQuestion,
+    ) -> Result<FlowView, ControlError> {
         let failed =
             |error: &dyn std::error::Error| ControlError::Failed { what: error.to_string() };
         let frame = question.frame().map_err(|error| failed(&error))?;

@@ -1,0 +1,92 @@
+//! An agent that is killed again and again under traffic: nothing is lost, moved or left behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use sickbay_lab::clock::wait_until;
+use sickbay_lab::configuration::{Configuration, Program};
+use sickbay_lab::network::Family;
+use sickbay_lab::record::Flow;
+use sickbay_lab::stage::{PATIENCE, Stage};
+use sickbay_shared::abi;
+use sickbay_tests::figures;
+
+const KILLS: usize = 50;
+
+/// The names of the files in a folder.
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// How many descriptors the agent has open.
+fn descriptors(stage: &Stage) -> usize {
+    let status = stage.agent.ask_json(&["status"]).unwrap();
+    names(Path::new(&format!("/proc/{}/fd", status["pid"]))).len()
+}
+
+/// How many maps and programs the whole system has.
+fn kernel_objects() -> (usize, usize) {
+    (aya::maps::loaded_maps().count(), aya::programs::loaded_programs().count())
+}
+
+fn killed_agent_loses_moves_and_leaves_nothing(program: Program) {
+    let configuration = Configuration { program, ..Configuration::usual() };
+    let mut stage = Stage::new(4, &configuration).unwrap();
+    stage.servers[3].take().unwrap().stop().unwrap();
+    stage.wait_for_healthy(3).unwrap();
+    let load = stage.load(Family::V4);
+    load.wait_for_connections(200, 0, PATIENCE).unwrap();
+    stage.agent.crash().unwrap();
+    stage.agent.start_again().unwrap();
+    let open = descriptors(&stage);
+    let objects = wait_until("the kernel has freed what was killed", PATIENCE, || {
+        let before = kernel_objects();
+        std::thread::sleep(Duration::from_millis(300));
+        (before == kernel_objects()).then_some(before)
+    })
+    .unwrap();
+    let pins = stage.agent.pin_directory();
+    let links = names(&pins.join("links"));
+    for _ in 1..KILLS {
+        stage.agent.crash().unwrap();
+        stage.agent.start_again().unwrap();
+    }
+    let record = load.stop();
+    assert_eq!(record.failed_count(0, u64::MAX), 0, "connections that failed");
+    assert_eq!(record.kept.len(), 64);
+    assert!(record.kept.iter().all(Flow::stayed));
+    assert_eq!(record.answered_count("backend-4", 0, u64::MAX), 0, "it was sick all along");
+    // That of the question itself may be there, or not any more.
+    let now = descriptors(&stage);
+    assert!(now <= open + 1, "{now} descriptors, and {open} at first");
+    // The kernel frees what a killed process held after a grace period.
+    wait_until("maps and programs are as many as they were", PATIENCE, || {
+        (kernel_objects() == objects).then_some(())
+    })
+    .unwrap();
+    assert_eq!(names(&pins), BTreeSet::from(["links".to_owned(), "maps".to_owned()]));
+    assert_eq!(names(&pins.join("maps")).len(), abi::MAPS.len());
+    assert_eq!(names(&pins.join("links")), links);
+    let said = stage.agent.said();
+    assert_eq!(said.matches("went sick").count(), 1, "no verdict changed by a restart: {said}");
+    assert_eq!(said.matches("taken up: 4 of 4 histories").count(), KILLS);
+    let connections = record.connections().count();
+    figures::show(&format!(
+        "{KILLS} kills with {program:?}: {connections} connections and {} kept ones, 0 failed, 0 \
+         moved",
+        record.kept.len()
+    ));
+}
+
+#[test]
+fn killed_agent_loses_moves_and_leaves_nothing_with_xdp() {
+    killed_agent_loses_moves_and_leaves_nothing(Program::Xdp);
+}
+
+#[test]
+fn killed_agent_loses_moves_and_leaves_nothing_with_tc() {
+    killed_agent_loses_moves_and_leaves_nothing(Program::Tc);
+}
