@@ -29,11 +29,25 @@ pub enum OutcomeKind {
     Empty,
     /// Closed inside the response.
     Truncated,
-    /// Refused, reset, unreachable.
+    /// Nobody listens.
+    Refused,
+    /// The peer reset the connection.
+    Reset,
+    /// No way to it.
+    Unreachable,
+    /// Another error of peer or network.
     Failed,
     /// The deadline passed.
     TimedOut,
-    /// An errno of this host.
+    /// This host had no descriptor left.
+    NoDescriptor,
+    /// It had no memory left.
+    NoMemory,
+    /// It had no port left.
+    NoPort,
+    /// It may not (a firewall, a security module).
+    NotPermitted,
+    /// Another errno of this host.
     LocalErrno,
     /// No slot was free.
     NoSlot,
@@ -43,7 +57,7 @@ pub enum OutcomeKind {
 
 impl OutcomeKind {
     /// Every kind, in the order of its counter.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 19] = [
         Self::Connected,
         Self::Good,
         Self::OtherStatus,
@@ -51,8 +65,15 @@ impl OutcomeKind {
         Self::Malformed,
         Self::Empty,
         Self::Truncated,
+        Self::Refused,
+        Self::Reset,
+        Self::Unreachable,
         Self::Failed,
         Self::TimedOut,
+        Self::NoDescriptor,
+        Self::NoMemory,
+        Self::NoPort,
+        Self::NotPermitted,
         Self::LocalErrno,
         Self::NoSlot,
         Self::LoopLate,
@@ -69,11 +90,58 @@ impl OutcomeKind {
             Self::Malformed => "malformed",
             Self::Empty => "empty",
             Self::Truncated => "truncated",
+            Self::Refused => "refused",
+            Self::Reset => "reset",
+            Self::Unreachable => "unreachable",
             Self::Failed => "failed",
             Self::TimedOut => "timed_out",
+            Self::NoDescriptor => "no_descriptor",
+            Self::NoMemory => "no_memory",
+            Self::NoPort => "no_port",
+            Self::NotPermitted => "not_permitted",
             Self::LocalErrno => "local_errno",
             Self::NoSlot => "no_slot",
             Self::LoopLate => "loop_late",
+        }
+    }
+}
+
+impl OutcomeKind {
+    /// What it says of the backend: good, bad, or nothing.
+    #[must_use]
+    pub const fn verdict(self) -> &'static str {
+        match self {
+            Self::Connected | Self::Good => "good",
+            Self::NoDescriptor
+            | Self::NoMemory
+            | Self::NoPort
+            | Self::NotPermitted
+            | Self::LocalErrno
+            | Self::NoSlot
+            | Self::LoopLate => "indeterminate",
+            _ => "bad",
+        }
+    }
+
+    /// Of an errno that peer or network are to blame for.
+    const fn of_failure(errno: i32) -> Self {
+        match errno {
+            // A refused connection may come back as either.
+            libc::ECONNREFUSED | libc::ECONNABORTED => Self::Refused,
+            libc::ECONNRESET | libc::EPIPE => Self::Reset,
+            libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN => Self::Unreachable,
+            _ => Self::Failed,
+        }
+    }
+
+    /// Of an errno that this host is to blame for.
+    const fn of_fault(errno: i32) -> Self {
+        match errno {
+            libc::EMFILE | libc::ENFILE => Self::NoDescriptor,
+            libc::ENOMEM | libc::ENOBUFS => Self::NoMemory,
+            libc::EADDRNOTAVAIL | libc::EADDRINUSE => Self::NoPort,
+            libc::EACCES | libc::EPERM => Self::NotPermitted,
+            _ => Self::LocalErrno,
         }
     }
 }
@@ -88,9 +156,9 @@ impl From<Outcome> for OutcomeKind {
             Outcome::Malformed(_) => Self::Malformed,
             Outcome::Empty => Self::Empty,
             Outcome::Truncated => Self::Truncated,
-            Outcome::Failed { .. } => Self::Failed,
+            Outcome::Failed { errno, .. } => Self::of_failure(errno),
             Outcome::TimedOut { .. } | Outcome::OpenedLate => Self::TimedOut,
-            Outcome::Indeterminate(LocalFault::Errno { .. }) => Self::LocalErrno,
+            Outcome::Indeterminate(LocalFault::Errno { errno }) => Self::of_fault(errno),
             Outcome::Indeterminate(LocalFault::NoSlot) => Self::NoSlot,
             Outcome::Indeterminate(LocalFault::LoopLate) => Self::LoopLate,
         }
@@ -227,7 +295,8 @@ impl Histograms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sickbay_core::command::{Arrival, StatusLine};
+    use sickbay_core::command::{Arrival, Phase, StatusLine};
+    use sickbay_core::content::Lack;
     use sickbay_core::plan::TargetIndex;
 
     fn report(outcome: Outcome, lateness_ns: u64) -> Report {
@@ -256,6 +325,26 @@ mod tests {
         assert_eq!(counters.outcomes(OutcomeKind::OtherStatus), 1);
         assert_eq!(counters.probes(), 1);
         assert_eq!(counters.late(), 0);
+    }
+
+    #[test]
+    fn cause_of_a_failure_and_whose_it_is_are_told_apart() {
+        let failed = |errno| Outcome::Failed { phase: Phase::Connect, errno };
+        let fault = |errno| Outcome::Indeterminate(LocalFault::Errno { errno });
+        for (outcome, name, verdict) in [
+            (failed(libc::ECONNREFUSED), "refused", "bad"),
+            (failed(libc::EHOSTUNREACH), "unreachable", "bad"),
+            (failed(libc::ECONNRESET), "reset", "bad"),
+            (failed(libc::EPROTO), "failed", "bad"),
+            (fault(libc::EMFILE), "no_descriptor", "indeterminate"),
+            (fault(libc::EADDRNOTAVAIL), "no_port", "indeterminate"),
+            (fault(libc::ENETDOWN), "local_errno", "indeterminate"),
+            (Outcome::Connected, "connected", "good"),
+            (Outcome::Lacking { status: 200, what: Lack::Body }, "lacking", "bad"),
+        ] {
+            let kind = OutcomeKind::from(outcome);
+            assert_eq!((kind.name(), kind.verdict()), (name, verdict), "{outcome:?}");
+        }
     }
 
     #[test]
