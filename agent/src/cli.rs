@@ -35,11 +35,12 @@ pub mod table;
 /// `sickbay watch`: transitions and polls as they happen.
 pub mod watch;
 
-use std::io::{ErrorKind, IsTerminal as _, Write};
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+
+use crate::log::{self, LogFormat};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,7 +57,7 @@ Examples:
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage; `ready` has more of its own.
 Logs go to standard error; SICKBAY_LOG sets the level (such as debug, or sickbay::engine=trace),
-SICKBAY_LOG_FORMAT=json makes them one JSON object per line.";
+--log-format json (or SICKBAY_LOG_FORMAT=json) makes them one JSON object per line.";
 
 /// Probes backends and steers flows past sick ones in the kernel.
 ///
@@ -67,6 +68,9 @@ SICKBAY_LOG_FORMAT=json makes them one JSON object per line.";
 #[derive(Debug, Parser)]
 #[command(name = "sickbay", version, after_help = EXAMPLES)]
 pub struct Arguments {
+    /// How log lines are written [default: the configuration's log_format, or text]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -107,12 +111,15 @@ pub enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    start_log();
+    if !matches!(arguments.command, Command::Run(_)) {
+        // That one reads the configuration first, which may say how.
+        log::start(arguments.log_format, LogFormat::default());
+    }
     let done = match &arguments.command {
         Command::Probe(arguments) => probe::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
-        Command::Run(arguments) => run::run(arguments),
+        Command::Run(run) => run::run(run, arguments.log_format),
         Command::Status(arguments) => status::run(arguments),
         Command::Reload(arguments) => reload::run(arguments),
         Command::Backend(arguments) => backend::run(arguments),
@@ -156,24 +163,6 @@ fn whole_text(error: &anyhow::Error) -> String {
         }
     }
     text
-}
-
-fn start_log() {
-    let wanted = std::env::var("SICKBAY_LOG").unwrap_or_default();
-    let wanted = if wanted.is_empty() { "info".to_owned() } else { wanted };
-    let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
-        complain(&format!("SICKBAY_LOG: {error}; using info"));
-        EnvFilter::new("info")
-    });
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    let json = std::env::var_os("SICKBAY_LOG_FORMAT").is_some_and(|format| format == "json");
-    let started = if json { builder.json().try_init() } else { builder.try_init() };
-    if let Err(error) = started {
-        complain(&format!("no log: {error}"));
-    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -17,6 +17,7 @@ mod growth;
 mod judging;
 mod lines;
 mod name;
+mod observe;
 mod percent;
 mod pools;
 mod probes;
@@ -189,6 +190,7 @@ fn validate(
         attachments,
         steering,
         guard,
+        observe: agent.observe,
     })
 }
 

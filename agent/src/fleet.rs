@@ -15,11 +15,14 @@ use sickbay_shared::limits::{self, BACKENDS_MAX, WORD_BACKENDS};
 use crate::kernel::Sizes;
 use crate::service_keys::ServiceKeys;
 
+/// What operators look at.
+mod observe;
 /// Services and their policies.
 mod service;
 /// Which packets a service takes.
 mod traffic;
 
+pub use self::observe::{History, Observe};
 pub use self::service::{AllSick, BackupTable, HashBy, Mode, OnSick, Service, Stale};
 pub use self::traffic::{PortRange, Ports, Protocol, Traffic, shown_network};
 
@@ -63,6 +66,8 @@ pub struct Fleet {
     pub steering: Steering,
     /// When verdicts that condemn many at once are held; `None` = never.
     pub guard: Option<Guard>,
+    /// Where it tells what it does.
+    pub observe: Observe,
 }
 
 /// What the kernel program may spend, per CPU and second, and the room it has for flows.

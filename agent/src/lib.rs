@@ -28,12 +28,16 @@ pub mod host;
 pub mod kernel;
 /// This host's links and gateways: told when one is lost.
 pub mod links;
+/// The log: text or JSON, for a terminal, a file or the journal.
+pub mod log;
 /// Who belongs to a pool, and what follows for the tables of its services.
 pub mod membership;
 /// Next hops: by which MAC and interface each backend is reached, kept fresh.
 pub mod neighbours;
 /// Questions to the kernel's routing netlink: interfaces, XDP in force, routes, neighbours.
 pub mod netlink;
+/// Text that may stand on a terminal, in a log and in a file, whatever it was.
+pub mod plain;
 /// From the core's changes to the board: verdict bits, target records, heartbeats, transitions.
 pub mod publish;
 /// `sickbay run`: the order in which the parts start and stop.

@@ -335,6 +335,49 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
              \"/\"",
         ),
         (
+            "metrics for everybody",
+            with("[agent]", "[agent]\nmetrics = \"0.0.0.0:9990\""),
+            "web.toml:14:11: agent.metrics: 0.0.0.0:9990 is not a loopback address: metrics name \
+             every backend, and whoever reaches the port reads them; write \"127.0.0.1:PORT\"",
+        ),
+        (
+            "metrics without a port",
+            with("[agent]", "[agent]\nmetrics = \"localhost\""),
+            "web.toml:14:11: agent.metrics: \"localhost\" is no ADDRESS:PORT; write \
+             \"127.0.0.1:9990\" or \"[::1]:9990\"",
+        ),
+        (
+            "metrics at a port that changes",
+            with("[agent]", "[agent]\nmetrics = \"[::1]:0\""),
+            "web.toml:14:11: agent.metrics: port 0 is another one at each start; write",
+        ),
+        (
+            "series without metrics",
+            with("[agent]", "[agent]\nmetrics_per_target = true"),
+            "web.toml:14:22: agent.metrics_per_target: has no meaning without metrics; add metrics",
+        ),
+        (
+            "history that holds nothing",
+            with("[agent]", "[agent]\nhistory_bytes = 4096"),
+            "web.toml:14:17: agent.history_bytes: 4096 is out of range; write a whole \
+             number from 1048576 to 2147483648",
+        ),
+        (
+            "history that is a word",
+            with("[agent]", "[agent]\nhistory = \"on\""),
+            "web.toml:14:11: agent.history: must be true or false, but is text",
+        ),
+        (
+            "relative state directory",
+            with("[agent]", "[agent]\nstate_directory = \"state\""),
+            "web.toml:14:19: agent.state_directory: \"state\" is not an absolute path; begin it",
+        ),
+        (
+            "log format that there is not",
+            with("[agent]", "[agent]\nlog_format = \"jsn\""),
+            "web.toml:14:14: agent.log_format: \"jsn\" is not a choice; write \"text\" or \"json\"",
+        ),
+        (
             "single brackets around attach",
             with("[agent]", "[attach]\ninterface = \"eth0\""),
             "web.toml:13:1: attach: must be an array, but is a table; write [[…]] with double \

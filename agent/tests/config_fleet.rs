@@ -304,6 +304,8 @@ fn overrides_stand_in_place_of_the_file() {
     assert_eq!(fleet.pin_directory, PathBuf::from("/sys/fs/bpf/x/two"));
     assert_eq!(fleet.run_directory, PathBuf::from("/tmp/y/two"));
     assert_eq!(fleet.state_directory, PathBuf::from("/tmp/z/two"));
+    let history = fleet.observe.history.expect("it is on unless it is turned off");
+    assert_eq!(history.directory, PathBuf::from("/tmp/z/two"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sickbay::engine::{EngineError, Sink};
 use sickbay::fleet::{
-    Backend, CloseMode, Fleet, Judged, Pool, Probe, SocketOptions, Steering, Target,
+    Backend, CloseMode, Fleet, Judged, Observe, Pool, Probe, SocketOptions, Steering, Target,
 };
 use sickbay::service_keys::ServiceKeys;
 use sickbay::shard::{RequestError, Roster, ShardRequest, Shards, split};
@@ -95,6 +95,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
         attachments: Vec::new(),
         steering: Steering::default(),
         guard: None,
+        observe: Observe::default(),
     }
 }
 

@@ -13,7 +13,8 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, gettid};
 use sickbay::engine::{Counters, OutcomeKind, Sink};
 use sickbay::fleet::{
-    Backend, CloseMode, Fleet, Judged, Pool, Probe, Request, SocketOptions, Steering, Target,
+    Backend, CloseMode, Fleet, Judged, Observe, Pool, Probe, Request, SocketOptions, Steering,
+    Target,
 };
 use sickbay::service_keys::ServiceKeys;
 use sickbay::shard::{Roster, ShardPlan, Shards, split};
@@ -399,6 +400,7 @@ fn fleet(addresses: &[SocketAddr]) -> Fleet {
         attachments: Vec::new(),
         steering: Steering::default(),
         guard: None,
+        observe: Observe::default(),
     }
 }
 

@@ -40,8 +40,7 @@ pub fn run(arguments: &DetachArgs) -> anyhow::Result<ExitCode> {
     let overrides = Overrides {
         instance: arguments.instance.clone(),
         pin_directory: arguments.pin_directory.clone(),
-        run_directory: None,
-        state_directory: None,
+        ..Overrides::default()
     };
     let directory = match &arguments.config {
         Some(path) => config::load(path, &overrides)?.fleet.pin_directory,

@@ -10,6 +10,8 @@ use serde::Serialize;
 use crate::control::client::{Client, ClientError};
 use crate::control::{DEFAULT_INSTANCE, RUN_ROOT};
 
+pub use crate::plain::printable;
+
 /// Which running agent is asked.
 #[derive(Clone, Debug, Args)]
 pub struct InstanceArgs {
@@ -99,39 +101,10 @@ pub fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> anyhow::Resul
     }
 }
 
-/// `text` with every character that is not printable ASCII made visible; backslash and quote stay.
-///
-/// Idempotent: what the agent has escaped passes unchanged. The last gate before a terminal, for
-/// text that the other side of the admin socket promised to have escaped.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if matches!(character, ' '..='~') {
-            shown.push(character);
-        } else {
-            shown.extend(character.escape_default());
-        }
-    }
-    shown
-}
-
 /// An instance's name: one file name, so that it cannot lead out of the run root.
-fn file_name(text: &str) -> Result<String, String> {
+pub(super) fn file_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains('/') || text == "." || text == ".." {
         return Err("not an instance name; for a path use --run-directory".to_owned());
     }
     Ok(text.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::printable;
-
-    #[test]
-    fn printable_leaves_escaped_text_alone_and_stops_the_rest() {
-        let escaped = r#"\x1b]0;title\x07 \x22\"#;
-        assert_eq!(printable(escaped), escaped);
-        assert_eq!(printable("a\u{1b}[2Jb\n\u{202e}c"), r"a\u{1b}[2Jb\n\u{202e}c");
-    }
 }

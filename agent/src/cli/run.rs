@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::config::{self, ConfigError, Configuration, Overrides};
+use crate::log::{self, LogFormat};
 use crate::run::{self, Options};
 
 /// Probe, decide and steer until a signal comes (as root).
@@ -32,22 +33,32 @@ pub struct RunArgs {
     pub detach_on_exit: bool,
 }
 
-/// Loads the configuration and runs the agent until a signal comes.
+/// Loads the configuration, starts the log as it says unless `log_format` does, and runs the agent
+/// until a signal comes.
 ///
 /// # Errors
 ///
 /// The configuration is wrong, or what [`run::run`] fails with.
-pub fn run(arguments: &RunArgs) -> anyhow::Result<ExitCode> {
-    let fleet = arguments.load()?.fleet;
+pub fn run(arguments: &RunArgs, log_format: Option<LogFormat>) -> anyhow::Result<ExitCode> {
+    let configuration = arguments.load();
+    let configured = configuration.as_ref().map(|it| it.fleet.observe.log_format);
+    log::start(log_format, configured.unwrap_or_default());
+    let configuration = configuration?;
+    tell(&configuration);
+    let fleet = configuration.fleet;
     let options = Options { detach_on_exit: arguments.detach_on_exit };
     let arguments = arguments.clone();
-    let source = move || arguments.load().map(|configuration| configuration.fleet);
+    let source = move || {
+        let configuration = arguments.load()?;
+        tell(&configuration);
+        Ok(configuration.fleet)
+    };
     run::run(fleet, source, options)?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl RunArgs {
-    /// The configuration with the arguments' overrides; its warnings are logged.
+    /// The configuration with the arguments' overrides.
     ///
     /// # Errors
     ///
@@ -59,11 +70,14 @@ impl RunArgs {
             run_directory: self.run_directory.clone(),
             state_directory: self.state_directory.clone(),
         };
-        let configuration = config::load(&self.config, &overrides)?;
-        for warning in &configuration.warnings {
-            tracing::warn!("{warning}");
-        }
-        tracing::info!("{}", configuration.summary);
-        Ok(configuration)
+        config::load(&self.config, &overrides)
     }
+}
+
+/// Logs what will disappoint, and what the configuration amounts to.
+fn tell(configuration: &Configuration) {
+    for warning in &configuration.warnings {
+        tracing::warn!("{warning}");
+    }
+    tracing::info!("{}", configuration.summary);
 }

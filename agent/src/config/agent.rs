@@ -7,9 +7,11 @@ use sickbay_shared::limits::SHARDS_MAX;
 
 use super::Overrides;
 use super::name;
+use super::observe;
 use super::problem::{Problem, Report, Step, quoted};
 use super::settings::Settings;
 use super::time;
+use crate::fleet::Observe;
 
 /// The agent's own settings, validated.
 pub(super) struct Agent {
@@ -21,6 +23,7 @@ pub(super) struct Agent {
     pub(super) in_flight: u32,
     pub(super) start_timeout_ns: Nanos,
     pub(super) seed: u64,
+    pub(super) observe: Observe,
 }
 
 /// The agent's section with the overrides in place; what is wrong is reported.
@@ -58,21 +61,19 @@ pub(super) fn validate(
     };
     let (pin, run) = (&overrides.pin_directory, &overrides.run_directory);
     let state = &overrides.state_directory;
+    let state_directory =
+        directory("state_directory", "--state-directory", state, &agent.state_directory);
     Agent {
         pin_directory: directory("pin_directory", "--pin-directory", pin, &agent.pin_directory),
         run_directory: directory("run_directory", "--run-directory", run, &agent.run_directory),
-        state_directory: directory(
-            "state_directory",
-            "--state-directory",
-            state,
-            &agent.state_directory,
-        ),
         shards: report
             .whole(&at("shards"), agent.shards, 0..=i64::from(SHARDS_MAX))
             .unwrap_or_default(),
         in_flight: report.whole(&at("in_flight"), agent.in_flight, 2..=65_536).unwrap_or(1024),
         start_timeout_ns,
         seed: seed(agent.seed, &at("seed"), report),
+        observe: observe::validate(agent, state_directory.clone(), report),
+        state_directory,
         instance,
     }
 }

@@ -92,7 +92,8 @@ fn other_than_members(now: &Fleet, wanted: &Fleet) -> Option<&'static str> {
     let pools = |fleet: &Fleet| fleet.pools.iter().map(pool).collect::<Vec<_>>();
     let service = |it: &Service| Service { slot_first: 0, slot_count: 0, ..it.clone() };
     let services = |fleet: &Fleet| fleet.services.iter().map(service).collect::<Vec<_>>();
-    if place(now) != place(wanted) || threads(now) != threads(wanted) {
+    let told = now.observe == wanted.observe;
+    if place(now) != place(wanted) || threads(now) != threads(wanted) || !told {
         Some("[agent]'s settings are")
     } else if now.probes != wanted.probes {
         Some("the probes are")

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::{CloseMode, XdpMode};
+use crate::log::LogFormat;
 
 /// Pools and their backends.
 mod pool;
@@ -83,6 +84,21 @@ pub struct AgentSettings {
     /// Mixed into the tables and the flow hash. Hosts that share it and the services choose the
     /// same backend for a flow.
     pub seed: i64,
+    /// Where Prometheus reads the metrics (path /metrics), "ADDRESS:PORT" on loopback: nobody is
+    /// asked who he is. Off when not given.
+    #[schemars(example = &"127.0.0.1:9990")]
+    pub metrics: Option<String>,
+    /// Whether each backend has metrics of its own, some 13 series each: 50,000 backends are
+    /// some 60 MB at every scrape. What its pool sums up is there in any case.
+    pub metrics_per_target: bool,
+    /// Whether transitions and alarms are written down below state_directory, for
+    /// `sickbay history`.
+    pub history: bool,
+    /// Bytes that the history takes at most; the oldest goes first: 1048576 (1 MiB) to 2147483648 (2
+    /// GiB). An event takes some 300.
+    pub history_bytes: i64,
+    /// How log lines are written. `--log-format` goes before it.
+    pub log_format: LogFormat,
 }
 
 impl Default for AgentSettings {
@@ -96,6 +112,11 @@ impl Default for AgentSettings {
             in_flight: 1024,
             start_timeout: "10s".into(),
             seed: 0,
+            metrics: None,
+            metrics_per_target: false,
+            history: true,
+            history_bytes: 64 << 20,
+            log_format: LogFormat::default(),
         }
     }
 }
