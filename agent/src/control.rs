@@ -8,6 +8,8 @@
 pub mod claim;
 /// The admin socket's client, blocking.
 pub mod client;
+/// Distributions of times.
+pub mod distribution;
 /// Samples of dropped packets.
 pub mod drops;
 /// What the control plane asks of the agent.

@@ -225,6 +225,9 @@ impl Sink for Publisher {
         self.put_bits(prober, seat, told);
         // The stamp is read after the store: a SYN that leaves later meets the new bit.
         let stored_ns = monotonic_now();
+        if change.cause == ChangeCause::Probe {
+            self.journal.publish_latency().record(stored_ns.saturating_sub(now));
+        }
         let history = prober.history(target);
         let transition = Transition {
             name: Arc::clone(&seat.name),

@@ -12,9 +12,15 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use sickbay_core::command::ChangeCause;
 
+use super::distribution::Latency;
 use super::members::MemberEvent;
 use super::polls::Polls;
 use super::view::{ProbeState, RuleView, decimal};
+
+/// What became of transitions, counted.
+mod tally;
+
+pub use self::tally::Tally;
 
 /// Transitions that can wait to be logged; more are dropped and counted.
 pub const QUEUE_TRANSITIONS_MAX: usize = 8192;
@@ -62,6 +68,9 @@ pub enum Why {
     Operator,
     /// The guard holds a pool's last verdicts, or no longer does; the name is the pool's.
     Guard,
+    /// What an operator is to know at once, and that it is over: a pool panics, a probing thread
+    /// gives no sign of life. The name is the pool's or the thread's. Whoever pushes it logs it.
+    Alarm,
 }
 
 impl From<ChangeCause> for Why {
@@ -113,6 +122,9 @@ impl TransitionView {
         if self.why == Why::Guard {
             return format!("{}: {}", self.name, self.cause);
         }
+        if self.why == Why::Alarm {
+            return self.cause.clone();
+        }
         if let Some(event) = &self.member {
             return format!("{} {}", self.name, event.text());
         }
@@ -122,7 +134,7 @@ impl TransitionView {
             Why::Operator => text.push_str("set by an operator"),
             Why::Silence => text.push_str("no result that says anything for too long"),
             Why::Rule => write!(text, "by its new rule, {}", self.reckoning()).expect("text"),
-            Why::Probe | Why::Guard => text.push_str(&self.reckoning()),
+            Why::Probe | Why::Guard | Why::Alarm => text.push_str(&self.reckoning()),
         }
         if !self.cause.is_empty() && self.why != Why::Operator {
             write!(text, ": {}", self.cause).expect("a String takes all text");
@@ -150,6 +162,7 @@ pub struct Journal {
     queue: ArrayQueue<Transition>,
     dropped: AtomicU64,
     polls: Polls,
+    publish_latency: Latency,
     kept: Mutex<Kept>,
 }
 
@@ -158,6 +171,7 @@ struct Kept {
     transitions: VecDeque<TransitionView>,
     next_sequence: u64,
     dropped_logged: u64,
+    tally: Tally,
 }
 
 impl Default for Journal {
@@ -174,10 +188,12 @@ impl Journal {
             queue: ArrayQueue::new(capacity.max(1)),
             dropped: AtomicU64::new(0),
             polls: Polls::default(),
+            publish_latency: Latency::default(),
             kept: Mutex::new(Kept {
                 transitions: VecDeque::with_capacity(KEPT_TRANSITIONS_MAX),
                 next_sequence: 1,
                 dropped_logged: 0,
+                tally: Tally::default(),
             }),
         }
     }
@@ -191,6 +207,11 @@ impl Journal {
 
     /// Logs and keeps what waits, [`DRAIN_TRANSITIONS_MAX`] at most; whether more waits.
     pub fn drain(&self) -> bool {
+        self.drain_to(|_| ())
+    }
+
+    /// The same; each is handed to `take` as well, in their order.
+    pub fn drain_to(&self, mut take: impl FnMut(&TransitionView)) -> bool {
         let clocks = Clocks::read();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..DRAIN_TRANSITIONS_MAX {
@@ -198,7 +219,10 @@ impl Journal {
                 break;
             };
             let view = kept.add(transition, &clocks);
-            tracing::info!("{}", view.text());
+            if view.why != Why::Alarm {
+                tracing::info!("{}", view.text());
+            }
+            take(view);
         }
         let dropped = self.dropped();
         if kept.dropped_logged < dropped {
@@ -220,6 +244,18 @@ impl Journal {
     #[must_use]
     pub const fn polls(&self) -> &Polls {
         &self.polls
+    }
+
+    /// From the loop's last look for results to the store of a verdict into kernel memory.
+    #[must_use]
+    pub const fn publish_latency(&self) -> &Latency {
+        &self.publish_latency
+    }
+
+    /// Verdicts that changed, counted.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).tally.clone()
     }
 
     /// Transitions dropped because the queue was full.
@@ -248,6 +284,7 @@ impl Kept {
             member: transition.member,
         };
         self.next_sequence += 1;
+        self.tally.count(&view);
         self.transitions.push_back(view);
         self.transitions.back().expect("it was pushed just now")
     }
@@ -340,6 +377,20 @@ mod tests {
         let cause = "6 backends turned sick at once".to_owned();
         let told = text_of(Transition { why: Why::Guard, cause, ..sick("web") });
         assert_eq!(told, "web: 6 backends turned sick at once");
+    }
+
+    #[test]
+    fn alarm_is_told_in_its_own_words_and_is_no_transition() {
+        let journal = Journal::new(4);
+        journal.push(sick("web.b1"));
+        let cause = "pool web panics: 1 of 4 backends take new flows".to_owned();
+        journal.push(Transition { why: Why::Alarm, cause: cause.clone(), ..sick("web") });
+        let mut taken = Vec::new();
+        journal.drain_to(|view| taken.push(view.text()));
+        assert_eq!(taken[1], cause);
+        let tally = journal.tally();
+        // In the order warming, healthy, sick, unknown.
+        assert_eq!(tally.pools().collect::<Vec<_>>(), [("web", &[0, 0, 1, 0])]);
     }
 
     #[test]

@@ -142,6 +142,9 @@ pub enum ProbeState {
 }
 
 impl ProbeState {
+    /// Every state, each at its own number.
+    pub const ALL: [Self; 4] = [Self::Warming, Self::Healthy, Self::Sick, Self::Unknown];
+
     /// The state's word.
     #[must_use]
     pub const fn word(self) -> &'static str {

@@ -5,6 +5,9 @@
 use tracing::Level;
 
 use crate::board::Board;
+use crate::control::journal::{Transition, Why};
+use crate::control::view::ProbeState;
+use crate::engine::monotonic_now;
 use crate::fleet::Fleet;
 
 use super::layout::HEARTBEAT_LIMIT_NS;
@@ -22,6 +25,8 @@ pub(super) struct Alarms {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Alarm {
     pub(super) level: Level,
+    /// The pool's name, or the thread's.
+    pub(super) name: String,
     pub(super) text: String,
 }
 
@@ -41,18 +46,19 @@ impl Alarms {
             if std::mem::replace(told, panics) == panics {
                 continue;
             }
-            let (name, count, total) = (&pool.name, board.pool_count(index), pool.backends.len());
+            let name = pool.name.clone();
+            let (count, total) = (board.pool_count(index), pool.backends.len());
             alarms.push(if panics {
                 let text = format!(
                     "pool {name} panics: {count} of {total} backends take new flows; services with \
                      all_sick = \"open\" use all of them, or their backup pool"
                 );
-                Alarm { level: Level::WARN, text }
+                Alarm { level: Level::WARN, name, text }
             } else {
                 let text = format!(
                     "pool {name} panics no more: {count} of {total} backends take new flows"
                 );
-                Alarm { level: Level::INFO, text }
+                Alarm { level: Level::INFO, name, text }
             });
         }
         for (shard, told) in (0..).zip(&mut self.silent) {
@@ -61,16 +67,17 @@ impl Alarms {
             if std::mem::replace(told, silent) == silent {
                 continue;
             }
+            let name = format!("probe-{shard}");
             alarms.push(if silent {
                 let age_ms = now_ns.saturating_sub(beat_ns) / 1_000_000;
                 let text = format!(
                     "probing thread {shard} has given no sign of life for {age_ms} ms: its \
                      backends keep their last verdicts (or are open, by `stale`)"
                 );
-                Alarm { level: Level::ERROR, text }
+                Alarm { level: Level::ERROR, name, text }
             } else {
                 let text = format!("probing thread {shard} gives signs of life again");
-                Alarm { level: Level::INFO, text }
+                Alarm { level: Level::INFO, name, text }
             });
         }
         alarms
@@ -84,6 +91,21 @@ impl Alarm {
             Level::ERROR => tracing::error!("{}", self.text),
             Level::WARN => tracing::warn!("{}", self.text),
             _ => tracing::info!("{}", self.text),
+        }
+    }
+
+    /// As it goes into the journal.
+    pub(super) fn transition(self) -> Transition {
+        Transition {
+            name: self.name.into(),
+            from: ProbeState::Unknown,
+            to: ProbeState::Unknown,
+            why: Why::Alarm,
+            cause: self.text,
+            good: 0,
+            rule: None,
+            at_ns: monotonic_now(),
+            member: None,
         }
     }
 }
@@ -126,6 +148,16 @@ mod tests {
         board.set_takes_new(2, 0, true);
         let ended = told(alarms.look(&fleet, &board, 0));
         assert_eq!(ended, [(Level::INFO, "pool web panics no more".to_owned())]);
+    }
+
+    #[test]
+    fn alarm_goes_into_the_journal_under_its_pools_name() {
+        let (fleet, board, mut alarms) = stage();
+        board.set_panic(0, PanicCounts { below: 2, end: 3 });
+        let mut alarms = alarms.look(&fleet, &board, 0);
+        let transition = alarms.remove(0).transition();
+        assert_eq!((&*transition.name, transition.why), ("web", Why::Alarm));
+        assert!(transition.cause.starts_with("pool web panics: 0 of 4 "), "{}", transition.cause);
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl Lookout {
     pub(super) fn look(&mut self, parts: &Parts, answers: &Answers) {
         for alarm in self.alarms.look(&parts.fleet(), &parts.board, coarse_now_ns()) {
             alarm.log();
+            parts.journal.push(alarm.transition());
         }
         for _ in 0..DROPS_PER_LOOK_MAX {
             let Some(record) = self.drops.take() else { break };
