@@ -16,6 +16,8 @@ pub mod drops;
 pub mod explain;
 /// `sickbay guard`: pools whose last verdicts are held.
 pub mod guard;
+/// `sickbay history`: what became of backends, from the files that the agent writes.
+pub mod history;
 /// What the listing subcommands share: which agent is asked, how its answer is written.
 pub mod listing;
 /// `sickbay probe`: probe from the command line, without root.
@@ -50,6 +52,7 @@ Examples:
   sickbay explain -c sickbay.toml --plot         In how many seconds, and by which probes?
   sickbay run -c sickbay.toml                    Probe, decide, steer (as root)
   sickbay backend list -p                        Verdicts and the last 64 results of each
+  sickbay history 'web.*' --since 1h             What became of them, and why
   sickbay watch --format varnishlog              Every probe, as varnishlog shows Backend_health
   sickbay explain flow 192.0.2.7:4711 198.51.100.1:80 tcp
                                                  Where would it go, and why?
@@ -95,6 +98,8 @@ pub enum Command {
     Backend(backend::BackendArgs),
     /// Watch verdicts change, or every probe in Varnish's words
     Watch(watch::WatchArgs),
+    /// Show what became of backends, from the files that the agent writes
+    History(history::HistoryArgs),
     /// List services and what the kernel did with their packets
     Service(service::ServiceArgs),
     /// Show samples of dropped packets, and why they were
@@ -124,6 +129,7 @@ pub fn main() -> ExitCode {
         Command::Reload(arguments) => reload::run(arguments),
         Command::Backend(arguments) => backend::run(arguments),
         Command::Watch(arguments) => watch::run(arguments),
+        Command::History(arguments) => history::run(arguments),
         Command::Service(arguments) => service::run(arguments),
         Command::Drops(arguments) => drops::run(arguments),
         Command::Guard(arguments) => guard::run(arguments),

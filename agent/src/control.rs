@@ -12,6 +12,8 @@ pub mod client;
 pub mod distribution;
 /// Samples of dropped packets.
 pub mod drops;
+/// Events on disk.
+pub mod history;
 /// What the control plane asks of the agent.
 pub mod host;
 /// Verdict transitions: from the shards to the log and to whoever asks.

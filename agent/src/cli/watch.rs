@@ -148,7 +148,7 @@ fn transition_line(format: WatchFormat, view: &TransitionView) -> String {
 }
 
 /// A name is `pool.backend`, or a pool's, which has no dot.
-fn matches(pattern: &Pattern, name: &str) -> bool {
+pub(super) fn matches(pattern: &Pattern, name: &str) -> bool {
     let (pool, backend) = name.split_once('.').unwrap_or((name, ""));
     pattern.matches(pool, backend)
 }
