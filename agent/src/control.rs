@@ -12,6 +12,8 @@ pub mod client;
 pub mod distribution;
 /// Samples of dropped packets.
 pub mod drops;
+/// What the agent does, in numbers.
+pub mod figures;
 /// Events on disk.
 pub mod history;
 /// What the control plane asks of the agent.
@@ -20,6 +22,8 @@ pub mod host;
 pub mod journal;
 /// Who belongs to a pool: what is asked of it, and what is told.
 pub mod members;
+/// What Prometheus reads.
+pub mod metrics;
 /// Patterns over backend names.
 pub mod pattern;
 /// Every poll, for those who watch.

@@ -112,13 +112,14 @@ impl Agent {
     fn start(fleet: Fleet, source: Source, claim: Claim) -> anyhow::Result<Self> {
         let lasting = Lasting::begin();
         let (hand_over, successions) = bounded(1);
+        let observe = fleet.observe.clone();
         let mut prepared = Working::prepare(fleet, &lasting, Remaining::default())?;
         let front = Arc::new(Front::new(source, prepared.answers(), hand_over));
         let control = ControlServer::start(
             claim,
             Arc::clone(&front) as _,
             Arc::clone(&lasting.journal),
-            ControlOptions::default(),
+            ControlOptions::observed(observe),
         )?;
         prepared.begin()?;
         Ok(Self { working: Some(prepared), lasting, front, successions, control })

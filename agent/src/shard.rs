@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam::channel::{Sender, TrySendError, bounded};
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use sickbay_core::command::Override;
 use sickbay_core::plan::Plan;
 
@@ -231,6 +231,18 @@ impl Shards {
             (0..self.shards.len()).filter_map(|_| answers.recv_timeout(ANSWER_WAIT).ok()).collect();
         snapshots.sort_by_key(|snapshot| snapshot.shard);
         Ok(snapshots)
+    }
+
+    /// Asks every shard for its times; each answers within a tick. One that does not take the
+    /// request, or hangs, does not answer: whoever waits says how long.
+    #[must_use]
+    pub fn ask_snapshots(&self) -> Receiver<ShardSnapshot> {
+        let (reply, answers) = bounded(self.shards.len());
+        for shard in 0..self.shards.len() {
+            // Full queue, or ended: told by the answer that does not come.
+            let _not_taken = self.send(shard, Work::Snapshot { reply: reply.clone() });
+        }
+        answers
     }
 
     /// Which shard each of these backends would join; nothing is changed.

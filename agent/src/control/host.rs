@@ -3,6 +3,7 @@
 use sickbay_core::command::Override;
 
 use super::drops::DropView;
+use super::figures::Figures;
 use super::members::{MemberChange, MembersChanged, Reloaded};
 use super::pattern::Pattern;
 use super::said::Terms;
@@ -23,6 +24,9 @@ pub trait Host: Send + Sync {
 
     /// The agent itself.
     fn status(&self) -> StatusView;
+
+    /// What the agent does, in numbers; of each backend only when asked for.
+    fn figures(&self, per_backend: bool) -> Figures;
 
     /// Sets the operator's word for all backends that `pattern` matches, on these terms; their names.
     ///

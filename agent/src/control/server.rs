@@ -2,9 +2,11 @@
 //!
 //! Connections are tasks, so one that is slow or silent holds up nobody; answers are made on
 //! tokio's blocking threads, because reading the counters of tens of thousands of backends takes
-//! a while. It also drains the journal of transitions into the log.
+//! a while. It also drains the journal of transitions into the log and the history, and serves the
+//! metrics port.
 
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
@@ -19,15 +21,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::claim::Claim;
+use super::history::writer::{HistoryError, Queue, Writer, prepare};
+use super::history::{self, segments::Opened};
 use super::host::Host;
-use super::journal::Journal;
+use super::journal::{Journal, TransitionView};
+use super::metrics;
 use super::protocol::{self, ErrorKind};
+use crate::fleet::{History, Observe};
 
 /// Answers made at once; each may hold some tens of megabytes for the largest fleets.
 const ANSWERS_MAX: usize = 4;
 /// Between two looks into the journal. A timer, because waking this thread would cost a shard a
 /// system call at each transition.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+/// When it stops, what the history still lacks is waited for so long.
+const HISTORY_STOP: Duration = Duration::from_secs(2);
 /// After a failed accept (no descriptors), before the next.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -44,11 +52,23 @@ pub struct Options {
     pub change_time: Duration,
     /// Connections at once; one more is told so and closed.
     pub connections_max: usize,
+    /// Where the agent tells what it does.
+    pub observe: Observe,
+    /// Time for a scrape of the metrics, from its connection to its end.
+    pub scrape_time: Duration,
+}
+
+impl Options {
+    /// The usual ones, with these.
+    #[must_use]
+    pub fn observed(observe: Observe) -> Self {
+        Self { observe, ..Self::default() }
+    }
 }
 
 impl Default for Options {
     /// Root and this process's own user; 1 MiB, some ten thousand backends to add; 5 s, a minute for
-    /// a change; 64 connections.
+    /// a change; 64 connections; no metrics and no history.
     fn default() -> Self {
         Self {
             allowed_uids: vec![0, nix::unistd::geteuid().as_raw()],
@@ -56,6 +76,8 @@ impl Default for Options {
             request_time: Duration::from_secs(5),
             change_time: Duration::from_secs(60),
             connections_max: 64,
+            observe: Observe::default(),
+            scrape_time: metrics::CONNECTION_TIME,
         }
     }
 }
@@ -63,6 +85,7 @@ impl Default for Options {
 /// A running server. Dropped, it stops.
 #[derive(Debug)]
 pub struct ControlServer {
+    metrics: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -73,7 +96,8 @@ impl ControlServer {
     ///
     /// # Errors
     ///
-    /// The socket cannot be bound, or this host has no io_uring.
+    /// The socket or the metrics port cannot be bound, the history cannot be kept where it should, or
+    /// this host has no io_uring.
     pub fn start(
         claim: Claim,
         host: Arc<dyn Host>,
@@ -81,6 +105,23 @@ impl ControlServer {
         options: Options,
     ) -> Result<Self, ServerError> {
         let listener = bind(&claim)?;
+        let Observe { metrics, metrics_per_target, history, .. } = options.observe.clone();
+        let port = metrics.map(bind_metrics).transpose()?;
+        let opened = history.as_ref().map(prepare).transpose()?;
+        let status = history.is_some().then(|| Arc::new(history::Status::default()));
+        let source = metrics::Source {
+            host: Arc::clone(&host),
+            journal: Arc::clone(&journal),
+            history: status.clone(),
+            per_backend: metrics_per_target,
+            time: options.scrape_time,
+        };
+        let metrics = port.as_ref().and_then(|port| port.address().ok());
+        let history = history.zip(opened).zip(status);
+        let observed = Observed {
+            metrics: port.map(|port| (port, source)),
+            history: history.map(|((history, opened), status)| (history, opened, status)),
+        };
         let (stop, stopped) = oneshot::channel();
         let (started, start) = mpsc::sync_channel(1);
         let service = Service {
@@ -93,11 +134,11 @@ impl ControlServer {
         let thread = std::thread::Builder::new()
             .name("sickbay-control".to_owned())
             .spawn(move || {
-                run(listener, service, &started, stopped);
+                run(listener, service, observed, &started, stopped);
                 drop(claim);
             })
             .map_err(|source| ServerError::Thread { source })?;
-        let server = Self { stop: Some(stop), thread: Some(thread) };
+        let server = Self { metrics, stop: Some(stop), thread: Some(thread) };
         match start.recv() {
             Ok(Ok(())) => Ok(server),
             Ok(Err(source)) => Err(ServerError::Runtime { source }),
@@ -105,6 +146,12 @@ impl ControlServer {
                 Err(ServerError::Runtime { source: io::Error::other("its thread ended at once") })
             }
         }
+    }
+
+    /// Where the metrics are read.
+    #[must_use]
+    pub const fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// Stops serving, logs what the journal still holds, removes the socket and the lock.
@@ -143,6 +190,20 @@ pub enum ServerError {
         /// Why.
         source: io::Error,
     },
+    /// No metrics port.
+    #[error(
+        "cannot listen on {address} for metrics: {source}; choose another port for metrics in \
+         [agent], or stop who has it (`ss -ltnp` shows it)"
+    )]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// No history.
+    #[error(transparent)]
+    History(#[from] HistoryError),
     /// No runtime.
     #[error(
         "cannot start the control plane's io_uring runtime: {source}; sysctl \
@@ -181,10 +242,21 @@ fn bind(claim: &Claim) -> Result<StdUnixListener, ServerError> {
         .map_err(|source| ServerError::Bind { path, source })
 }
 
+fn bind_metrics(address: SocketAddr) -> Result<metrics::Port, ServerError> {
+    metrics::Port::bind(address).map_err(|source| ServerError::Metrics { address, source })
+}
+
+/// What is told besides the answers.
+struct Observed {
+    metrics: Option<(metrics::Port, metrics::Source)>,
+    history: Option<(History, Option<Opened>, Arc<history::Status>)>,
+}
+
 /// The control thread.
 fn run(
     listener: StdUnixListener,
     service: Service,
+    observed: Observed,
     started: &mpsc::SyncSender<io::Result<()>>,
     stopped: oneshot::Receiver<()>,
 ) {
@@ -202,18 +274,37 @@ fn run(
             Err(error) => return report(Err(error)),
         };
         report(Ok(()));
+        let queue = observed.history.map(|(history, opened, status)| {
+            let queue = Rc::new(Queue::new(status));
+            let writer = Writer::new(history, opened, Rc::clone(&queue));
+            (queue, tokio_uring::spawn(writer.run()))
+        });
+        if let Some((port, source)) = observed.metrics {
+            tokio_uring::spawn(port.serve(source));
+        }
+        let keep = |view: &TransitionView| {
+            if let Some((queue, _)) = &queue {
+                queue.push(view);
+            }
+        };
         tokio::select! {
             () = accept(listener, &service) => {}
-            () = drain(&service.journal) => {}
+            () = drain(&service.journal, keep) => {}
             _ = stopped => {}
         }
+        while service.journal.drain_to(keep) {}
+        if let Some((queue, writer)) = queue {
+            queue.close();
+            if timeout(HISTORY_STOP, writer).await.is_err() {
+                tracing::warn!("the history was not written to its end: its disk is too slow");
+            }
+        }
     });
-    while service.journal.drain() {}
 }
 
-async fn drain(journal: &Journal) {
+async fn drain(journal: &Journal, keep: impl Fn(&TransitionView)) {
     loop {
-        if journal.drain() {
+        if journal.drain_to(&keep) {
             tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(DRAIN_INTERVAL).await;

@@ -28,6 +28,8 @@ use crate::membership::Membership;
 
 /// Dropped packets and held verdicts.
 mod evidence;
+/// What it does, in numbers.
+mod figures;
 /// What would become of a flow's packet.
 mod flow;
 

@@ -10,6 +10,7 @@ use sickbay_core::command::Override;
 use super::answers::Answers;
 use crate::config::ConfigError;
 use crate::control::drops::DropView;
+use crate::control::figures::Figures;
 use crate::control::host::{ControlError, Host};
 use crate::control::members::{MemberChange, MembersChanged, Reloaded};
 use crate::control::pattern::Pattern;
@@ -108,6 +109,10 @@ impl Host for Front {
 
     fn status(&self) -> StatusView {
         self.current().status()
+    }
+
+    fn figures(&self, per_backend: bool) -> Figures {
+        self.current().figures_now(per_backend)
     }
 
     fn set_health(

@@ -357,7 +357,7 @@ impl Members {
     }
 
     /// Tells the journal what became of these.
-    fn tell(
+    pub(super) fn tell(
         &self,
         fleet: &Fleet,
         backends: &[Backend],

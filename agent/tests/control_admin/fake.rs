@@ -1,7 +1,7 @@
 //! An agent of a few backends that is none, and a served admin socket in a directory of its own.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sickbay::control::claim::Claim;
 use sickbay::control::client::Client;
 use sickbay::control::drops::DropView;
+use sickbay::control::figures::{Figures, PoolFigures};
 use sickbay::control::host::{ControlError, Host};
 use sickbay::control::journal::Journal;
 use sickbay::control::members::{MemberChange, MembersChanged, NewBackend, Reloaded, StandingView};
@@ -108,6 +109,12 @@ impl Host for Fake {
         }
     }
 
+    fn figures(&self, _: bool) -> Figures {
+        std::thread::sleep(self.delay);
+        let pool = PoolFigures { name: "web".to_owned(), takes_new: 2, ..Default::default() };
+        Figures { pools: vec![pool], ..Figures::default() }
+    }
+
     fn set_health(
         &self,
         pattern: &Pattern,
@@ -192,6 +199,13 @@ pub(crate) struct Served {
     pub(crate) root: TempDir,
     pub(crate) journal: Arc<Journal>,
     server: Option<ControlServer>,
+}
+
+impl Served {
+    /// Where its metrics are.
+    pub(crate) fn metrics(&self) -> SocketAddr {
+        self.server.as_ref().and_then(ControlServer::metrics_address).expect("it has them")
+    }
 }
 
 impl Served {

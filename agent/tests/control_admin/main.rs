@@ -8,3 +8,5 @@ mod fake;
 mod life;
 /// What a client may not do to the others.
 mod limits;
+/// The metrics port, and what a scraper may not do to the others.
+mod metrics;

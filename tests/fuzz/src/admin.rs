@@ -3,6 +3,7 @@
 use sickbay::config;
 use sickbay::control::client;
 use sickbay::control::drops::DropView;
+use sickbay::control::figures::Figures;
 use sickbay::control::host::{ControlError, Host};
 use sickbay::control::journal::Journal;
 use sickbay::control::members::{MemberChange, MembersChanged, NewBackend, Reloaded};
@@ -105,6 +106,10 @@ impl Host for Fixed {
 
     fn services(&self) -> Vec<ServiceView> {
         Vec::new()
+    }
+
+    fn figures(&self, _: bool) -> Figures {
+        Figures::default()
     }
 
     fn status(&self) -> StatusView {
