@@ -274,3 +274,35 @@ fn foreign_xdp_program_is_refused_and_stays() {
     let links = host.network.host.namespace.tool(&["ip", "link", "show", INTERFACE]).unwrap();
     assert!(links.contains("prog/xdp"), "{links}");
 }
+
+#[test]
+fn metrics_port_that_others_reach_or_have_is_refused() {
+    let host = Host::new();
+    let text = host.spoilt("shards", "shards = 1\nmetrics = \"[::]:9990\"");
+    host.assert_file_is_refused(&text, &["agent.metrics", "[::]:9990", "loopback"]);
+    let text = host.spoilt("shards", "shards = 1\nmetrics = \"127.0.0.1:9990\"");
+    let other = || std::net::TcpListener::bind("127.0.0.1:9990").unwrap();
+    let _other = host.network.host.namespace.run(other);
+    let error = host.refusal(&text, |command| command);
+    assert!(error.contains("127.0.0.1:9990") && error.contains("choose another port"), "{error}");
+}
+
+#[test]
+fn state_directory_that_is_a_file_or_everybodys_is_refused() {
+    let host = Host::new();
+    let root = private::scratch().join("state");
+    let instance = host.good.lines().find_map(|line| line.strip_prefix("instance = \"")).unwrap();
+    let directory = root.join(instance.trim_end_matches('"'));
+    let line = format!("shards = 1\nstate_directory = \"{}\"", root.display());
+    let text = host.spoilt("shards", &line);
+    fs::create_dir_all(&root).unwrap();
+    fs::write(&directory, "").unwrap();
+    let error = host.refusal(&text, |command| command);
+    assert!(error.contains("the history") && error.contains("history = false"), "{error}");
+    fs::remove_file(&directory).unwrap();
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = host.refusal(&text, |command| command);
+    assert!(error.contains("mode 777"), "{error}");
+    fs::remove_dir_all(&root).unwrap();
+}

@@ -21,11 +21,12 @@ const PROGRAMS: [(&str, &str, &str); 5] = [
     ("setpriv", "util-linux", "ends the private environment with its maker"),
 ];
 /// Files that only the tests need, as [`PROGRAMS`]: their oracle, and what libbpf is built with.
-const TEST_FILES: [(&str, &str, &str); 10] = [
+const TEST_FILES: [(&str, &str, &str); 11] = [
     ("/usr/sbin/varnishd", "varnish", "the oracle of the conformance tests"),
     ("/usr/sbin/haproxy", "haproxy", "a real server of the tests, on TCP and on a unix socket"),
     ("/usr/bin/curl", "curl", "a real client of the tests, over TCP"),
     ("/usr/bin/iperf3", "iperf3", "a real client of the tests, over TCP, for long"),
+    ("/usr/bin/promtool", "prometheus", "reads the metrics, as an operator's does"),
     ("/usr/bin/make", "make", "builds libbpf, the tests' second loader"),
     ("/usr/bin/pkg-config", "pkg-config", "finds libelf for libbpf"),
     ("/usr/include/libelf.h", "libelf-dev", "libbpf reads objects with it"),

@@ -108,6 +108,14 @@ impl Agent {
         &self.instance
     }
 
+    /// Its history, by `sickbay history` with these words behind it.
+    ///
+    /// # Errors
+    /// When it fails; the text carries its standard error.
+    pub fn history(&self, words: &[&str]) -> Result<String> {
+        history(&self.instance, words)
+    }
+
     /// Its pinned maps.
     ///
     /// # Errors
@@ -224,9 +232,25 @@ impl Drop for Agent {
 fn spawn(namespace: &Namespace, configuration: &Path, log: &Path) -> Result<Child> {
     let mut command = Command::new(binary()?);
     command.arg("run").arg("-c").arg(configuration).arg("--detach-on-exit");
+    // In place of the file's: nothing is left on the machine, whatever the file says.
+    command.args(["--state-directory", STATE_DIRECTORY]);
     command.stdin(Stdio::null()).stdout(File::options().append(true).open(log)?);
     command.stderr(File::options().append(true).open(log)?);
     namespace.spawn(&mut command)
+}
+
+/// The history of an instance of the lab, whose agent need not run.
+///
+/// # Errors
+/// When it cannot be read; the text carries the standard error.
+pub fn history(instance: &str, words: &[&str]) -> Result<String> {
+    let mut command = Command::new(binary()?);
+    command.arg("history").args(words);
+    command.args(["--instance", instance, "--state-directory", STATE_DIRECTORY]);
+    let output = command.output().context("cannot run sickbay")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`sickbay history`: {}", error.trim());
+    String::from_utf8(output.stdout).context("`sickbay history` printed no text")
 }
 
 /// The `sickbay` binary: what the environment names, else the one built beside this program.

@@ -47,6 +47,8 @@ pub struct Configuration {
     pub pool_probe: &'static str,
     /// The status that the probe `web` wants.
     pub expected_response: u16,
+    /// Further keys of `[agent]`, a line each.
+    pub agent: String,
     /// Further tables, as text.
     pub more: String,
 }
@@ -66,6 +68,7 @@ impl Configuration {
             drain: "5m",
             pool_probe: "web",
             expected_response: 200,
+            agent: String::new(),
             more: String::new(),
         }
     }
@@ -100,7 +103,7 @@ pin_directory = \"{PIN_DIRECTORY}\"
 run_directory = \"{RUN_DIRECTORY}\"
 state_directory = \"{STATE_DIRECTORY}\"
 shards = 1
-
+{agent}
 [probe.web]
 url = \"/healthz\"
 interval = \"{INTERVAL_MS}ms\"
@@ -127,6 +130,7 @@ interface = \"{INTERFACE}\"
 program = \"{program}\"
 {more}",
             more = self.more,
+            agent = self.agent,
             instance = self.instance,
             drain = self.drain,
             pool_probe = self.pool_probe,

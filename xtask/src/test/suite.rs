@@ -69,7 +69,7 @@ pub(crate) const SUITES: [Suite; 10] = [
         name: "end-to-end",
         what: "real servers die, come and go under load",
         budget: Duration::from_secs(480),
-        members: Members::Named(&["end_to_end", "real_servers", "membership"]),
+        members: Members::Named(&["end_to_end", "real_servers", "membership", "metrics"]),
     },
     Suite {
         name: "restart",
@@ -325,6 +325,7 @@ mod tests {
             "conformance",
             "vcl_compiler",
             "real_servers",
+            "metrics",
             "new_one",
         ] {
             let program = Program { name: name.to_owned(), privileged: true, path: "x".into() };
