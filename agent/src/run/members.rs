@@ -357,7 +357,7 @@ impl Members {
     }
 
     /// Tells the journal what became of these.
-    pub(super) fn tell(
+    fn tell(
         &self,
         fleet: &Fleet,
         backends: &[Backend],

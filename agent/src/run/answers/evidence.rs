@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use sickbay_core::command::Override;
-use sickbay_shared::abi::{DropRecord, STATE_HEALTHY};
+use sickbay_shared::abi::DropRecord;
 
 use super::{Answers, Clocks};
 use crate::control::drops::DropView;
 use crate::control::host::ControlError;
 use crate::engine::monotonic_now;
-use crate::fleet::{Backend, Fleet};
 use crate::guard::Guards;
 
 impl Answers {
@@ -37,24 +35,6 @@ impl Answers {
         let members = &fleet.backends[pool.backends.clone()];
         let backend = members.iter().find(|backend| backend.index == index)?;
         Some(format!("{}.{}", pool.name, backend.name))
-    }
-
-    /// Whether a backend's verdict is the same by one word as by the other: then no transition tells
-    /// of the change.
-    pub(super) fn says_the_same(
-        &self,
-        fleet: &Fleet,
-        backend: &Backend,
-        before: Override,
-        word: Override,
-    ) -> bool {
-        let probed = self.telling(fleet, backend).0.state == STATE_HEALTHY;
-        let healthy = |word: Override| match word {
-            Override::Auto => probed,
-            Override::Healthy => true,
-            Override::Sick => false,
-        };
-        healthy(before) == healthy(word)
     }
 
     /// Ends the hold over `pool`, or over all.

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use sickbay_core::command::Override;
 use sickbay_core::register::HAPPY;
 use sickbay_shared::abi::ABI_VERSION;
 
@@ -24,7 +23,7 @@ const TIMES_WAIT: Duration = Duration::from_millis(500);
 
 impl Answers {
     /// See [`Host::figures`](crate::control::host::Host::figures).
-    pub(super) fn figures_now(&self, per_backend: bool) -> Figures {
+    pub(in crate::run) fn figures_now(&self, per_backend: bool) -> Figures {
         let fleet = self.parts.fleet();
         let shown = self.members.shown();
         let mut pools = self.pools(&fleet);
@@ -111,8 +110,7 @@ impl Answers {
             pool.states[state as usize] += 1;
             let (standing, _) = shown.standings.get(&backend.index).copied().unwrap_or_default();
             pool.draining += u32::from(standing != StandingView::Member);
-            let word = shown.words.get(&backend.index).copied().unwrap_or_default();
-            pool.overridden += u32::from(word != Override::Auto);
+            pool.overridden += u32::from(shown.words.contains_key(&backend.index));
             if pool.last_probe_age_s < last_probe_age_s {
                 pool.last_probe_age_s = last_probe_age_s;
             }
