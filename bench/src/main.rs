@@ -13,8 +13,12 @@ mod converge;
 mod picture;
 /// What the core itself costs a probe.
 mod prober;
+/// From a verdict to the first packet steered by it.
+mod publish;
 /// What a workload found.
 mod report;
+/// What steering costs a packet.
+mod steer;
 
 /// Measure sickbay, and its peers beside it.
 #[derive(Parser)]
@@ -38,6 +42,10 @@ enum Workload {
     Picture(picture::Arguments),
     /// What the core itself costs a probe, on its simulator
     Prober,
+    /// From a verdict to the first packet steered by it, on another CPU
+    Publish,
+    /// What steering costs a packet, by its path
+    Steer,
 }
 
 fn main() -> ExitCode {
@@ -46,6 +54,8 @@ fn main() -> ExitCode {
         Workload::Converge => converge::run(arguments.quick),
         Workload::Picture(files) => picture::run(&files),
         Workload::Prober => Ok(prober::run()),
+        Workload::Publish => publish::run(arguments.quick),
+        Workload::Steer => steer::run(arguments.quick),
     };
     match found {
         Ok(report) => {

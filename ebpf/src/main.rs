@@ -16,6 +16,9 @@ mod tc;
 /// The entry point of a network interface's driver.
 mod xdp;
 
+/// Whether the decision asks for a backend's bits; `untested.rs`, a bench's, does not.
+const ASKS_FOR_HEALTH: bool = true;
+
 /// On the host this crate is compiled for its lints only.
 #[cfg(not(target_arch = "bpf"))]
 fn main() {}

@@ -36,7 +36,11 @@ impl<T: Pod> Mapped<T> {
 
     /// The `count` values of the array map behind `fd`, which must be mmapable and have at least
     /// that many of this size; the caller checked that.
-    pub(super) fn of_map(fd: BorrowedFd<'_>, count: u32) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not map it: it is not mmapable, or shorter, or there is no memory.
+    pub fn of_map(fd: BorrowedFd<'_>, count: u32) -> io::Result<Self> {
         let bytes = Self::bytes(count)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let start = unsafe {

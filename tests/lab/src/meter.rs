@@ -127,7 +127,11 @@ fn load(object: &Path) -> Result<Ebpf> {
     EbpfLoader::new().load_file(object).with_context(|| format!("cannot load {}", object.display()))
 }
 
-fn two_cpus() -> Result<(usize, usize)> {
+/// Two CPUs that this process may run on.
+///
+/// # Errors
+/// When there are fewer.
+pub fn two_cpus() -> Result<(usize, usize)> {
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
     let mut cpus = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false));
     match (cpus.next(), cpus.next()) {
@@ -138,7 +142,10 @@ fn two_cpus() -> Result<(usize, usize)> {
 
 /// Takes a CPU for this thread alone. Without real-time priority, what is measured on a busy
 /// machine is how long another process had the CPU; where it is not granted, so be it.
-fn occupy(cpu: usize) -> Result<()> {
+///
+/// # Errors
+/// When the thread may not run there.
+pub fn occupy(cpu: usize) -> Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: the kernel only reads the struct, and 0 is the calling thread.
     let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
