@@ -100,6 +100,22 @@ impl<C: Context> Packet for Bytes<C> {
     }
 
     #[inline(always)]
+    fn copy_words<const N: usize>(&self, offset: usize, into: &mut [u32; N]) -> bool {
+        let start = self.data + offset;
+        if self.data_end < start + 4 * N {
+            return false;
+        }
+        let (from, to) = (start as *const u64, into.as_mut_ptr().cast::<u64>());
+        for pair in 0..N / 2 {
+            // SAFETY: within the packet and the array, of N words each; for the alignment of the one
+            // see above, that of the other is the caller's promise. Volatile, or all are loaded
+            // before any is stored, and lie on the stack in between.
+            unsafe { to.add(pair).write(from.add(pair).read_volatile()) }
+        }
+        true
+    }
+
+    #[inline(always)]
     fn size_bytes(&self) -> u32 {
         self.context.size_bytes()
     }

@@ -111,17 +111,23 @@ impl Tables for Maps {
 
     #[inline(always)]
     fn next_hop(&self, backend_index: u32) -> NextHop {
-        let Some(backend): Option<*const Backend> = maps::BACKENDS.get_ptr(backend_index) else {
+        match maps::BACKENDS.get_ptr(backend_index) {
+            Some(backend) => next_hop_of(backend),
+            None => NextHop::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn next_hop_in_use(&self, backend: BackendRef) -> NextHop {
+        let Some(record) = maps::BACKENDS.get_ptr(backend.index()) else {
             return NextHop::default();
         };
-        // SAFETY: as above. The agent stores each field whole; next_hop last.
-        unsafe {
-            NextHop {
-                next_hop: addr_of!((*backend).next_hop).read_volatile(),
-                source_mac: addr_of!((*backend).source_mac).read_volatile(),
-                interface_index: addr_of!((*backend).interface_index).read_volatile(),
-            }
+        // SAFETY: as above.
+        let generation = unsafe { addr_of!((*record).generation).read_volatile() };
+        if generation == 0 || generation != backend.generation() {
+            return NextHop::default();
         }
+        next_hop_of(record)
     }
 
     #[inline(always)]
@@ -141,6 +147,15 @@ impl Tables for Maps {
     #[inline(always)]
     fn entry(&self, flow: &Flow, store: Store) -> FlowEntry {
         memory::entry(flow, store)
+    }
+
+    #[inline(always)]
+    fn is_marked(&self, mark: u32) -> bool {
+        match memory::mark_pointer(mark) {
+            // SAFETY: a byte of a map's element, which lives as long as the program.
+            Some(byte) => unsafe { byte.read_volatile() != 0 },
+            None => true,
+        }
     }
 
     #[inline(always)]
@@ -180,7 +195,7 @@ impl Tables for Maps {
     }
 
     #[inline(always)]
-    fn rehash(&self, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
+    fn rehash_further(&self, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
         BackendRef(calls::sickbay_rehash(slot_first, slot_count, hash))
     }
 
@@ -202,6 +217,20 @@ impl Tables for Maps {
     #[inline(always)]
     fn any_by_scan(&self, bitmap: Bitmap, pool_first: u32, pool_count: u32, draw: u64) -> u32 {
         calls::sickbay_any_by_scan(calls::number(bitmap), pool_first, pool_count, draw)
+    }
+}
+
+/// The record is a map's element.
+#[inline(always)]
+fn next_hop_of(backend: *const Backend) -> NextHop {
+    // SAFETY: the element lives as long as the program; its fields are aligned. The agent stores each
+    // whole; next_hop last.
+    unsafe {
+        NextHop {
+            next_hop: addr_of!((*backend).next_hop).read_volatile(),
+            source_mac: addr_of!((*backend).source_mac).read_volatile(),
+            interface_index: addr_of!((*backend).interface_index).read_volatile(),
+        }
     }
 }
 

@@ -12,13 +12,13 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
 use sickbay_shared::counters::count_unread;
-use sickbay_shared::packet::{HEADERS_BYTES_USUAL, Headers, Packet, Unread, headers_bytes};
-use sickbay_shared::steer::Step;
+use sickbay_shared::packet::{HEADERS_BYTES_USUAL, Headers, Unread, headers_bytes, read};
+use sickbay_shared::steer::{Step, decide_read};
 use sickbay_shared::tables::{NextHop, Tables};
 
 use crate::packet::{Bytes, Context, empty};
 use crate::tables::Maps;
-use crate::tables::calls::decide;
+use crate::tables::calls::{CountedStep, decide};
 
 /// Steers a packet at an interface's ingress, after the stack made it an skb.
 #[classifier]
@@ -27,13 +27,14 @@ pub(crate) fn sickbay_tc(ctx: TcContext) -> i32 {
     make_headers_readable(skb);
     let mut room = MaybeUninit::uninit();
     let headers = empty(&mut room);
-    let unread = Bytes::of(skb).read_into(headers);
+    let unread = read(&Bytes::of(skb), headers);
     if unread != 0 {
         // At once, and not as an outcome: its absent parts would be registers that nothing sets.
         count_unread(Unread::of_number(unread), &Maps);
         return TC_ACT_OK;
     }
-    let step = Step(decide(headers));
+    let step =
+        Step(decide_read(headers, &Maps, &CountedStep, |index, hash| decide(headers, index, hash)));
     if let Some(backend_index) = step.backend_index() {
         return forward(skb, Maps.next_hop(backend_index));
     }

@@ -13,26 +13,27 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
 use sickbay_shared::counters::count_unread;
-use sickbay_shared::packet::{Headers, Packet, Unread};
-use sickbay_shared::steer::Step;
+use sickbay_shared::packet::{Headers, Unread, read};
+use sickbay_shared::steer::{Step, decide_read};
 use sickbay_shared::tables::{NextHop, Tables};
 
 use crate::packet::{Bytes, Context, empty};
 use crate::tables::Maps;
-use crate::tables::calls::decide;
+use crate::tables::calls::{CountedStep, decide};
 
 /// Steers a packet that an interface's driver received.
 #[xdp]
 pub(crate) fn sickbay_xdp(ctx: XdpContext) -> u32 {
     let mut room = MaybeUninit::uninit();
     let headers = empty(&mut room);
-    let unread = Bytes::of(ctx.ctx).read_into(headers);
+    let unread = read(&Bytes::of(ctx.ctx), headers);
     if unread != 0 {
         // At once, and not as an outcome: its absent parts would be registers that nothing sets.
         count_unread(Unread::of_number(unread), &Maps);
         return XDP_PASS;
     }
-    let step = Step(decide(headers));
+    let step =
+        Step(decide_read(headers, &Maps, &CountedStep, |index, hash| decide(headers, index, hash)));
     if let Some(backend_index) = step.backend_index() {
         return forward(&ctx, Maps.next_hop(backend_index));
     }

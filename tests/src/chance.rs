@@ -8,11 +8,13 @@ mod services;
 use std::net::IpAddr;
 
 use sickbay_shared::abi::{BackendRef, FlowEntry, NEXT_HOP_VALID, POOL_PANICS};
-use sickbay_shared::hash::remix;
+use sickbay_shared::hash::{flow_mark, remix};
 use sickbay_shared::model::frame::Frame;
 use sickbay_shared::model::{Bytes, ModelTables};
 use sickbay_shared::packet::{PROTOCOL_TCP, parse};
-use sickbay_shared::tables::{Bitmap, Store};
+use sickbay_shared::service;
+use sickbay_shared::steer::hash;
+use sickbay_shared::tables::{Bitmap, Memory as _, Store, Tables as _};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Ages of entries, in seconds; none is close to a limit, so that a slow run decides alike.
@@ -89,6 +91,10 @@ impl World {
             world.disturb_counts(chance);
         }
         world.add_entries(chance, &members);
+        world.mark_entries();
+        if chance.happens(10) {
+            world.tables.marks.replace(None);
+        }
         world
     }
 
@@ -170,6 +176,16 @@ impl World {
             let (flags, number) = (*count & POOL_PANICS, *count & u64::from(u32::MAX));
             let more = number + u64::from(chance.below(5));
             *count = flags | more.saturating_sub(u64::from(chance.below(5)));
+        }
+    }
+
+    /// Marks the flows that have entries.
+    fn mark_entries(&mut self) {
+        for (_, flow) in self.tables.entries.borrow().keys() {
+            let index = service::find(&self.tables, flow);
+            if let Some(service) = self.tables.service(index) {
+                self.tables.mark(flow_mark(hash(service, flow)));
+            }
         }
     }
 

@@ -4,10 +4,14 @@
 mod attach;
 /// Elements and entries, read and written one by one.
 mod elements;
+/// The marks of flows that may have entries.
+mod marks;
 
 pub use self::elements::sum;
 
-use std::collections::HashMap;
+use self::marks::Marks;
+
+use std::collections::{HashMap, HashSet};
 use std::env;
 use std::path::PathBuf;
 
@@ -18,7 +22,7 @@ use sickbay_shared::abi::{
     self, Budget, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry, FlowKeyV4, FlowKeyV6,
     FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat,
 };
-use sickbay_shared::limits::GROUP_WORDS;
+use sickbay_shared::limits::{FLOW_MARKS_LINES, GROUP_WORDS};
 use sickbay_shared::model::{ModelCounters, ModelTables};
 use sickbay_shared::packet::Flow;
 use sickbay_shared::pod::Pod;
@@ -75,6 +79,7 @@ pub struct Ran {
 pub struct Steering {
     ebpf: Ebpf,
     drops: RingBuf<MapData>,
+    marks: Marks,
     held: ModelTables,
     costs: [Cost; 3],
 }
@@ -123,6 +128,7 @@ impl Steering {
             .map_max_entries(abi::HEARTBEATS, SHARDS)
             .map_max_entries(abi::SERVICE_COUNTERS, SERVICES)
             .map_max_entries(abi::SLOTS, SLOTS)
+            .map_max_entries(abi::FLOW_MARKS, FLOW_MARKS_LINES)
             .map_max_entries(abi::FLOWS_V4, FLOWS)
             .map_max_entries(abi::FLOWS_V6, FLOWS)
             .map_max_entries(abi::EMBRYONIC_V4, FLOWS)
@@ -142,10 +148,11 @@ impl Steering {
         let explain = Cost::new(abi::EXPLAIN_PROGRAM, explain.info());
         let drops = ebpf.take_map(abi::DROPS).expect("a ring buffer in the object");
         let drops = RingBuf::try_from(drops).expect("a ring buffer");
+        let marks = Marks::of(ebpf.map(abi::FLOW_MARKS).expect("the marks' map"));
         // What the maps hold when they are new.
         let mut held = ModelTables::new(WORDS);
         held.header = Header::default();
-        Self { ebpf, drops, held, costs: [xdp, tc, explain] }
+        Self { ebpf, drops, marks, held, costs: [xdp, tc, explain] }
     }
 
     /// What each program cost the verifier when it was loaded.
@@ -201,6 +208,7 @@ impl Steering {
             self.put_hash(v4, entries_v4);
             self.put_hash(v6, entries_v6);
         }
+        self.marks.put(new.marks.borrow().as_ref());
         self.put_array(abi::EMBRYONIC_SEEN, &[], &[new.embryonic_seen_ns.get()]);
         self.put_hash(abi::FRAGMENTS, new.fragments.borrow().clone());
         self.zero::<Budget>(abi::BUDGETS, 1);
@@ -259,6 +267,12 @@ impl Steering {
     #[must_use]
     pub fn fragments(&self) -> HashMap<FragmentKey, FragmentEntry> {
         self.read_hash(abi::FRAGMENTS)
+    }
+
+    /// The marks of flows that may have entries.
+    #[must_use]
+    pub fn marks(&self) -> HashSet<u32> {
+        self.marks.all()
     }
 
     /// When an embryonic entry was last put or stamped.

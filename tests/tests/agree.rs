@@ -218,6 +218,9 @@ fn run_batch(
     assert_eq!(steering.counters(), counters, "{place}");
     assert_same_entries(&steering.entries(), &world.tables.entries.borrow(), place);
     assert_same_fragments(&steering.fragments(), &world.tables.fragments.borrow(), place);
+    if let Some(marks) = world.tables.marks.borrow().as_ref() {
+        assert_eq!(steering.marks(), *marks, "{place}");
+    }
     let (kernel, host) = (steering.embryonic_seen_ns(), world.tables.embryonic_seen_ns.get());
     assert!(kernel.abs_diff(host) < SLACK_NS, "{place}: embryonic entries seen {kernel}, {host}");
 }

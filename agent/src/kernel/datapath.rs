@@ -16,7 +16,9 @@ use crate::board::{Board, BoardError};
 /// The maps that packets write and the agent does not: flows and what is known of them. Kept by a
 /// new agent ([`Datapath::load`]), they are right as long as every backend index and generation in
 /// them names the same backend, or none.
-pub const FLOW_MAPS: [&str; 6] = [
+pub const FLOW_MAPS: [&str; 7] = [
+    // First: without the marks, nobody finds an entry.
+    abi::FLOW_MARKS,
     abi::FLOWS_V4,
     abi::FLOWS_V6,
     abi::EMBRYONIC_V4,
@@ -228,6 +230,7 @@ fn value_size(name: &str) -> Option<usize> {
             size_of::<abi::FlowEntry>()
         }
         abi::EMBRYONIC_SEEN => size_of::<u64>(),
+        abi::FLOW_MARKS => size_of::<abi::FlowMarks>(),
         abi::FRAGMENTS => size_of::<abi::FragmentEntry>(),
         abi::SERVICE_COUNTERS => size_of::<abi::ServiceCounters>(),
         abi::BACKEND_COUNTERS => size_of::<abi::BackendCounters>(),

@@ -79,6 +79,7 @@ fn kind(name: &str) -> Kind {
         abi::FLOWS_V6 | abi::EMBRYONIC_V6 => {
             Kind::Hash { key: size_of::<abi::FlowKeyV6>(), value: flow }
         }
+        abi::FLOW_MARKS => array(size_of::<abi::FlowMarks>()),
         abi::FRAGMENTS => Kind::Hash {
             key: size_of::<abi::FragmentKey>(),
             value: size_of::<abi::FragmentEntry>(),

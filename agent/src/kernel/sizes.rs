@@ -2,8 +2,8 @@
 
 use sickbay_shared::abi;
 use sickbay_shared::limits::{
-    BACKENDS_MAX, DROPS_BYTES, GROUP_WORDS, SERVICES_MAX, SHARDS_MAX, TABLE_SLOTS_MIN,
-    WORD_BACKENDS,
+    BACKENDS_MAX, DROPS_BYTES, FLOW_MARKS_LINES, GROUP_WORDS, SERVICES_MAX, SHARDS_MAX,
+    TABLE_SLOTS_MIN, WORD_BACKENDS,
 };
 
 use crate::fleet::Fleet;
@@ -106,6 +106,7 @@ impl Sizes {
             abi::TARGETS => self.targets,
             abi::FLOWS_V4 | abi::FLOWS_V6 => self.flows,
             abi::EMBRYONIC_V4 | abi::EMBRYONIC_V6 => self.embryonic,
+            abi::FLOW_MARKS => FLOW_MARKS_LINES,
             abi::FRAGMENTS => self.fragments,
             abi::SERVICE_KEYS => self.service_keys,
             abi::ADDRESS_PREFIXES => self.address_prefixes,

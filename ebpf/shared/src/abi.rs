@@ -87,6 +87,11 @@ pub const EMBRYONIC_V6: &str = "EMBRYONIC_V6";
 /// monotonic coarse clock, in ns. While that is longer ago than such an entry lives
 /// ([`EMBRYONIC_LIFE_NS`](crate::limits::EMBRYONIC_LIFE_NS)), no packet looks there.
 pub const EMBRYONIC_SEEN: &str = "EMBRYONIC_SEEN";
+/// ARRAY of [`FlowMarks`], mmapable: a byte for each range of flow hashes
+/// ([`flow_mark`](crate::hash::flow_mark)), not 0 when a flow of that range has been given an entry in
+/// one of these maps. Of a flow whose byte is 0 no packet looks for an entry. Set before the entry is
+/// written, and never cleared.
+pub const FLOW_MARKS: &str = "FLOW_MARKS";
 /// LRU_HASH of [`FragmentKey`] to [`FragmentEntry`].
 pub const FRAGMENTS: &str = "FRAGMENTS";
 /// PERCPU_ARRAY of one [`Budget`].
@@ -101,7 +106,7 @@ pub const BACKEND_COUNTERS: &str = "BACKEND_COUNTERS";
 pub const GLOBAL_COUNTERS: &str = "GLOBAL_COUNTERS";
 
 /// Every map.
-pub const MAPS: [&str; 26] = [
+pub const MAPS: [&str; 27] = [
     HEADER,
     HEARTBEATS,
     TAKES_NEW,
@@ -122,6 +127,7 @@ pub const MAPS: [&str; 26] = [
     EMBRYONIC_V4,
     EMBRYONIC_V6,
     EMBRYONIC_SEEN,
+    FLOW_MARKS,
     FRAGMENTS,
     BUDGETS,
     DROPS,

@@ -89,6 +89,8 @@ fn count_steered<C: Counters>(steered: &Steered, counters: &C) {
     let how = How::of(steered);
     if how.is_plain() {
         count_plain(steered, counters);
+    } else if how.is_rehashed() {
+        count_rehashed(steered, counters);
     } else {
         counters.steered(service, backend, left, how, steered.size_bytes);
     }
@@ -112,6 +114,28 @@ fn count_plain<C: Counters>(steered: &Steered, counters: &C) {
         backend.steered_packets += 1;
         backend.steered_bytes += bytes;
     });
+}
+
+/// What most new flows move that do not go to their slot's backend; inline likewise.
+#[inline(always)]
+fn count_rehashed<C: Counters>(steered: &Steered, counters: &C) {
+    let bytes = u64::from(steered.size_bytes);
+    let diverted = u64::from(steered.backend != steered.left);
+    counters.service(steered.service, |service| {
+        service.new_flows += 1;
+        service.skipped += 1;
+        service.entries_written += u64::from(steered.entry == Entry::Written);
+        service.entries_refused += u64::from(steered.entry == Entry::Refused);
+        service.steered_packets += 1;
+        service.steered_bytes += bytes;
+    });
+    counters.backend(steered.backend.index(), |backend| {
+        backend.new_flows += 1;
+        backend.diverted_in += diverted;
+        backend.steered_packets += 1;
+        backend.steered_bytes += bytes;
+    });
+    counters.backend(steered.left.index(), |backend| backend.skipped += diverted);
 }
 
 /// How a packet was steered, as far as it is counted, as one number.
@@ -145,6 +169,13 @@ impl How {
             && (self.came_by(Path::Current)
                 || self.came_by(Path::Entry)
                 || self.came_by(Path::Slot))
+    }
+
+    /// Whether it is of a new flow that re-hashing gave to another backend, and that is known.
+    #[inline(always)]
+    const fn is_rehashed(self) -> bool {
+        const ENTRY: u32 = 0xff << 8;
+        self.0 & !ENTRY == Self::KNOWN | Path::Rehashed as u32 && !self.left_entry(Entry::Promoted)
     }
 
     #[inline(always)]

@@ -33,7 +33,7 @@ pub fn facts<P: Packet, T: Tables>(packet: &P, tables: &T) -> Facts {
     let slot = search::slot(tables, service.slot_first, service.slot_count, hash);
     let slot = slot.unwrap_or_default();
     let current = slot.current();
-    let found = recall(tables, &headers, at_ns);
+    let found = recall(tables, &headers, hash, at_ns);
     let has_backup = service.backup_slot_count != 0;
     Facts {
         at_ns,
@@ -109,6 +109,9 @@ impl Memory for Forgetful {
     fn write_entry(&self, _: &Flow, _: Store, _: &FlowEntry) -> bool {
         true
     }
+
+    #[inline(always)]
+    fn mark(&self, _: u32) {}
 
     #[inline(always)]
     fn stamp_entry(&self, _: &Flow, _: Store, _: u64) {}

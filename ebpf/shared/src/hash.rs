@@ -3,6 +3,7 @@
 //! Rounds and constants of xxHash64 (whole words only), because the eBPF machine has a 64-bit
 //! multiplication and no 128-bit one.
 
+use crate::limits::FLOW_MARK_BITS;
 use crate::packet::Flow;
 
 const PRIME_1: u64 = 0x9e37_79b1_85eb_ca87;
@@ -47,6 +48,14 @@ pub fn source_hash(flow: &Flow, seed: u64) -> u64 {
 #[must_use]
 pub fn remix(hash: u64, turn: u32) -> u64 {
     avalanche(hash ^ u64::from(turn).wrapping_mul(PRIME_1))
+}
+
+/// Which byte of [`FLOW_MARKS`](crate::abi::FLOW_MARKS) is a flow's, by its hash under its service's
+/// rule.
+#[inline(always)]
+#[must_use]
+pub fn flow_mark(hash: u64) -> u32 {
+    (hash >> (64 - FLOW_MARK_BITS)) as u32
 }
 
 /// A number below `bound` from a hash, evenly but for 2^-32 × `bound`; 0 when `bound` is 0.

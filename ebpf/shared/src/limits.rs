@@ -48,6 +48,14 @@ pub const EMBRYONIC_LIFE_NS: u64 = 60_000_000_000;
 /// A fragment that comes this much later than its datagram's first is another datagram's: the rest
 /// of one follows at once, and identifications come round again.
 pub const FRAGMENT_NS: u64 = 5_000_000_000;
+/// Bits of a flow's hash that find its byte in [`FLOW_MARKS`](crate::abi::FLOW_MARKS). The first
+/// ones, as those that find its slot: so flows of one slot have few bytes among them, and a flood
+/// that is diverted marks no more than the sick ones' share of all.
+pub const FLOW_MARK_BITS: u32 = 18;
+/// Bytes in one [`FlowMarks`](crate::abi::FlowMarks).
+pub const FLOW_MARKS_BYTES: u32 = 64;
+/// Elements of [`FLOW_MARKS`](crate::abi::FLOW_MARKS).
+pub const FLOW_MARKS_LINES: u32 = (1 << FLOW_MARK_BITS) / FLOW_MARKS_BYTES;
 /// Bytes of the ring buffer [`DROPS`](crate::abi::DROPS): a power of two, whole pages of any size
 /// up to 64 KiB.
 pub const DROPS_BYTES: u32 = 1 << 18;

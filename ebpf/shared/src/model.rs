@@ -1,7 +1,7 @@
 //! The host's tables, counters and packets: what tests decide with, in place of maps and frames.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::vec;
 use std::vec::Vec;
 
@@ -63,6 +63,8 @@ pub struct ModelTables {
     pub heartbeats_ns: Vec<u64>,
     /// The flows that do not follow their slot, by where their entries stand.
     pub entries: RefCell<HashMap<(Store, Flow), FlowEntry>>,
+    /// The marks ([`flow_mark`](crate::hash::flow_mark)) of flows that may have entries; `None` = all.
+    pub marks: RefCell<Option<HashSet<u32>>>,
     /// When an entry was last put or stamped among the embryonic ones.
     pub embryonic_seen_ns: Cell<u64>,
     /// Where the first fragments of datagrams went.
@@ -95,6 +97,7 @@ impl ModelTables {
             serves_old: vec![0; count],
             allowed: vec![0; count],
             backends: vec![Backend::default(); count * 64],
+            marks: RefCell::new(Some(HashSet::new())),
             header: Header {
                 embryonic_inserts_per_second: u32::MAX,
                 flow_inserts_per_second: u32::MAX,

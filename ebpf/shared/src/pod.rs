@@ -3,8 +3,9 @@
 
 use crate::abi::{
     AddressPrefixKey, Backend, BackendCounters, BackendRef, Budget, DropRecord, Explanation, Facts,
-    FlowEntry, FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat,
-    Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey, Slot, TargetRecord, Verdict,
+    FlowEntry, FlowKeyV4, FlowKeyV6, FlowMarks, FragmentEntry, FragmentKey, GlobalCounters, Header,
+    Heartbeat, Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey, Slot, TargetRecord,
+    Verdict,
 };
 
 /// A type that is nothing but its bytes.
@@ -44,7 +45,10 @@ macro_rules! pod {
 }
 
 pod!(u32, u64, BackendRef, Slot);
-pod!(Header, Heartbeat, Pool, ServiceKey, Service, Backend, FlowKeyV4, FlowKeyV6, FlowEntry);
+pod!(
+    Header, Heartbeat, Pool, ServiceKey, Service, Backend, FlowKeyV4, FlowKeyV6, FlowEntry,
+    FlowMarks
+);
 pod!(AddressPrefixKey, PortPrefixKey, FragmentKey, FragmentEntry, Budget, DropRecord);
 pod!(Explanation, Facts, Verdict);
 pod!(TargetRecord, ServiceCounters, BackendCounters, GlobalCounters);

@@ -17,10 +17,27 @@ pub fn slot<T: Tables>(tables: &T, slot_first: u32, slot_count: u32, hash: u64) 
     tables.slot(slot_first.wrapping_add(below(hash, slot_count)))
 }
 
-/// The current backend of another slot, if one of [`REHASH_TRIES`] takes new flows.
+/// The current backend of another slot, if one of [`REHASH_TRIES`] takes new flows. The first try
+/// is made at once: while most are well, it finds one.
 #[inline(always)]
 pub fn rehash<T: Tables>(tables: &T, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
-    for turn in 1..=REHASH_TRIES {
+    if let Some(slot) = slot(tables, slot_first, slot_count, remix(hash, 1))
+        && bit(tables, Bitmap::TakesNew, slot.current())
+    {
+        return slot.current();
+    }
+    tables.rehash_further(slot_first, slot_count, hash)
+}
+
+/// The tries of [`rehash`] after the first.
+#[inline(always)]
+pub fn rehash_further<T: Tables>(
+    tables: &T,
+    slot_first: u32,
+    slot_count: u32,
+    hash: u64,
+) -> BackendRef {
+    for turn in 2..=REHASH_TRIES {
         if let Some(slot) = slot(tables, slot_first, slot_count, remix(hash, turn))
             && bit(tables, Bitmap::TakesNew, slot.current())
         {

@@ -208,7 +208,7 @@ fn search_pool<T: Tables>(
     count: u32,
     hash: u64,
 ) -> Choice {
-    let other = tables.rehash(table.0, table.1, hash);
+    let other = search::rehash(tables, table.0, table.1, hash);
     if other != BackendRef::NONE {
         return Choice::new(other, Path::Rehashed);
     }

@@ -16,6 +16,8 @@ mod evidence;
 mod following;
 /// What was decided of a packet, and what the entry point does with it.
 mod outcome;
+/// Most packets: to the backend of their slot, by no other rule.
+mod plain;
 
 pub use self::affinity::{Found, recall};
 pub use self::evidence::record;
@@ -29,7 +31,7 @@ use crate::abi::{
 };
 use crate::budget::Purse;
 use crate::hash::{flow_hash, source_hash};
-use crate::packet::{Flow, Headers, Kind, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Unread};
+use crate::packet::{self, Flow, Headers, Kind, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Unread};
 use crate::reply::{echo_answerable, refusable};
 use crate::search;
 use crate::select::choose;
@@ -48,7 +50,7 @@ pub trait End {
 }
 
 /// Leaves the outcome as it is.
-struct AsItIs;
+pub struct AsItIs;
 
 impl End for AsItIs {
     type Made = Outcome;
@@ -63,17 +65,48 @@ impl End for AsItIs {
 #[inline(always)]
 pub fn decide<P: Packet, T: Tables, M: Memory>(packet: &P, tables: &T, memory: &M) -> Outcome {
     let mut headers = Headers::EMPTY;
-    let unread = packet.read_into(&mut headers);
+    let unread = packet::read(packet, &mut headers);
     if unread != 0 {
         return Outcome::Unread(Unread::of_number(unread));
     }
-    decide_read(&headers, tables, memory, &AsItIs)
+    let rest = |index, hash| decide_rest(&headers, index, hash, tables, memory, &AsItIs);
+    decide_read(&headers, tables, &AsItIs, rest)
 }
 
-/// [`decide`] of a packet whose headers were read, to this end.
+/// [`decide`] of a packet whose headers were read, to this end. What most packets need is here; the
+/// others are left to `rest`, which is [`decide_rest`] with the two numbers that it is given.
 #[inline(always)]
-pub fn decide_read<T: Tables, M: Memory, E: End>(
+pub fn decide_read<T: Tables, E: End>(
     headers: &Headers,
+    tables: &T,
+    end: &E,
+    rest: impl FnOnce(u32, u64) -> E::Made,
+) -> E::Made {
+    let (mut index, mut hash) = (NO_SERVICE, 0);
+    if headers.kind != Kind::LaterFragment {
+        index = service::find(tables, &headers.flow);
+        if index == NO_SERVICE || index == SERVICE_ECHO || headers.kind == Kind::EchoRequest {
+            return not_steered(headers, index, end);
+        }
+        if let Some(service) = tables.service(index) {
+            hash = self::hash(service, &headers.flow);
+            if let Some(slot) = search::slot(tables, service.slot_first, service.slot_count, hash)
+                && let Some(plain) = plain::steered(tables, service, index, headers, slot, hash)
+            {
+                return end.end(Outcome::Steered(plain));
+            }
+        }
+    }
+    rest(index, hash)
+}
+
+/// The rest of [`decide_read`]: of a packet to this service (index) whose flow has this hash by its
+/// rule; of later fragments neither is known.
+#[inline(always)]
+pub fn decide_rest<T: Tables, M: Memory, E: End>(
+    headers: &Headers,
+    index: u32,
+    hash: u64,
     tables: &T,
     memory: &M,
     end: &E,
@@ -81,11 +114,7 @@ pub fn decide_read<T: Tables, M: Memory, E: End>(
     if headers.kind == Kind::LaterFragment {
         return follow_first(tables, memory, headers, end);
     }
-    let index = service::find(tables, &headers.flow);
-    if index == NO_SERVICE || index == SERVICE_ECHO || headers.kind == Kind::EchoRequest {
-        return not_steered(headers, index, end);
-    }
-    steer(tables, memory, headers, index, end)
+    steer(tables, memory, headers, index, hash, end)
 }
 
 /// What becomes of a packet that is for no service, or for the address of one and not for it.
@@ -129,6 +158,7 @@ fn steer<T: Tables, M: Memory, E: End>(
     memory: &M,
     headers: &Headers,
     index: u32,
+    hash: u64,
     end: &E,
 ) -> E::Made {
     let now_ns = tables.now_ns();
@@ -141,19 +171,18 @@ fn steer<T: Tables, M: Memory, E: End>(
         return end_dropped(memory, headers, broken(false), now_ns, end);
     };
     let observe = service.mode == MODE_OBSERVE;
-    let hash = hash(service, &headers.flow);
     let Some(slot) = search::slot(tables, service.slot_first, service.slot_count, hash) else {
         return end_dropped(memory, headers, broken(observe), now_ns, end);
     };
     if headers.kind == Kind::IcmpError {
-        let backend = following::backend_of_flow(tables, service, headers, slot, now_ns);
+        let backend = following::backend_of_flow(tables, service, headers, slot, hash, now_ns);
         if !in_use(tables, backend) {
             return end_dropped(memory, headers, broken(observe), now_ns, end);
         }
         let steered = following::steered(tables, service, headers, index, backend, Path::IcmpError);
         return end_steered(memory, headers, steered, now_ns, end);
     }
-    let found = recall(tables, headers, now_ns);
+    let found = recall(tables, headers, hash, now_ns);
     let route = route(tables, service, index, headers, slot, &found, hash, now_ns);
     let backend = route.backend;
     if backend == BackendRef::NONE || route.resets {
@@ -172,7 +201,7 @@ fn steer<T: Tables, M: Memory, E: End>(
         backend,
         left: route.left,
         path: route.path,
-        entry: affinity::remember(memory, headers, &found, backend, route.change, now_ns),
+        entry: affinity::remember(memory, headers, &found, backend, route.change, hash, now_ns),
         fragment: Entry::Untouched,
         kept_on_sick: route.kept_on_sick,
         next_hop: tables.next_hop(backend.index()),
@@ -314,6 +343,6 @@ fn refusal<M: Memory>(
 
 /// Whether the reference names the use that its index is in now.
 #[inline(always)]
-fn in_use<T: Tables>(tables: &T, backend: BackendRef) -> bool {
+pub(crate) fn in_use<T: Tables>(tables: &T, backend: BackendRef) -> bool {
     backend.generation() != 0 && tables.generation(backend.index()) == backend.generation()
 }

@@ -41,11 +41,24 @@ pub trait Tables: Sized {
     fn generation(&self, backend_index: u32) -> u32;
     /// Where a backend's packets go.
     fn next_hop(&self, backend_index: u32) -> NextHop;
+    /// The same of a reference, in one look-up; unknown when it does not name the use that its index
+    /// is in.
+    #[inline(always)]
+    fn next_hop_in_use(&self, backend: BackendRef) -> NextHop {
+        if steer::in_use(self, backend) {
+            self.next_hop(backend.index())
+        } else {
+            NextHop::default()
+        }
+    }
     /// When the shard that judges a backend last gave a sign of life, by the clock of
     /// [`Tables::now_ns`]; 0 when that is not known.
     fn sign_of_life_ns(&self, backend_index: u32) -> u64;
     /// A flow's entry; one of [`BackendRef::NONE`] when it has none there.
     fn entry(&self, flow: &Flow, store: Store) -> FlowEntry;
+    /// Whether a flow of this mark ([`flow_mark`](crate::hash::flow_mark)) may have an entry: one was
+    /// given to it, or to another of the same mark.
+    fn is_marked(&self, mark: u32) -> bool;
     /// When an entry was last put or stamped in [`Store::Embryonic`], in ns.
     fn embryonic_seen_ns(&self) -> u64;
     /// The entry of these bytes of a [`FragmentKey`](crate::abi::FragmentKey); one of
@@ -83,10 +96,10 @@ pub trait Tables: Sized {
         steer::first_fragment(self, headers, now_ns)
     }
 
-    /// [`search::rehash`], called so that it is checked apart.
+    /// [`search::rehash_further`], called so that it is checked apart.
     #[inline(always)]
-    fn rehash(&self, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
-        search::rehash(self, slot_first, slot_count, hash)
+    fn rehash_further(&self, slot_first: u32, slot_count: u32, hash: u64) -> BackendRef {
+        search::rehash_further(self, slot_first, slot_count, hash)
     }
 
     /// [`search::try_that_finds`], called so that it is checked apart.
@@ -118,6 +131,8 @@ pub trait Tables: Sized {
 pub trait Memory: Sized {
     /// Writes a flow's entry; whether it could.
     fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool;
+    /// Says that flows of this mark may have entries; before one is written.
+    fn mark(&self, mark: u32);
     /// Stamps a flow's entry, which [`Tables::entry`] has just found.
     fn stamp_entry(&self, flow: &Flow, store: Store, now_ns: u64);
     /// Deletes a flow's entry, which [`Tables::entry`] has just found.

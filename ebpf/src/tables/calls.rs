@@ -6,25 +6,25 @@ use sickbay_shared::abi::{BackendRef, FragmentEntry};
 use sickbay_shared::budget::Purse;
 use sickbay_shared::counters::{How, count, count_how};
 use sickbay_shared::packet::{FLOW_KEY_WORDS, Headers};
-use sickbay_shared::steer::{End, Outcome, Step, decide_read, record};
+use sickbay_shared::steer::{End, Outcome, Step, decide_rest, record};
 use sickbay_shared::tables::Bitmap;
 use sickbay_shared::{search, select, service, steer};
 
 use super::{Maps, memory};
 
-/// What is to be done with a packet whose headers were read, all of it counted: a [`Step`]'s number.
+/// [`decide_rest`] to a [`Step`]'s number, all of it counted.
 ///
 /// Apart for the stack's sake: what this needs of it is free again for an answer. Not exported, so
 /// that the verifier walks through it knowing whose memory the headers are: keys are looked up by
 /// pointers into them, and to a global function they would be nobody's in particular, which kernels
 /// before 6.3 take for no key.
 #[inline(never)]
-pub(crate) fn decide(headers: &Headers) -> u32 {
-    decide_read(headers, &Maps, &Maps, &CountedStep)
+pub(crate) fn decide(headers: &Headers, index: u32, hash: u64) -> u32 {
+    decide_rest(headers, index, hash, &Maps, &Maps, &CountedStep)
 }
 
 /// Of an outcome, its step, once it is counted.
-struct CountedStep;
+pub(crate) struct CountedStep;
 
 impl End for CountedStep {
     type Made = u32;
@@ -110,7 +110,7 @@ pub(super) extern "C" fn sickbay_write_fragment(
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(super) extern "C" fn sickbay_rehash(slot_first: u32, slot_count: u32, hash: u64) -> u32 {
-    search::rehash(&Maps, slot_first, slot_count, hash).0
+    search::rehash_further(&Maps, slot_first, slot_count, hash).0
 }
 
 #[unsafe(no_mangle)]

@@ -8,6 +8,7 @@ use sickbay_shared::abi::{
     DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey,
 };
 use sickbay_shared::budget::{self, Purse};
+use sickbay_shared::limits::FLOW_MARKS_BYTES;
 use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use sickbay_shared::tables::{Memory, Store};
 
@@ -25,6 +26,19 @@ impl Memory for Maps {
             (_, Store::Embryonic) => maps::EMBRYONIC_V6.insert(key_v6(flow), entry, FLAGS),
         }
         .is_ok()
+    }
+
+    #[inline(always)]
+    fn mark(&self, mark: u32) {
+        if let Some(byte) = mark_pointer(mark) {
+            // SAFETY: a byte of a map's element, stored whole, and only when that is new: the CPUs
+            // share its line.
+            unsafe {
+                if byte.read_volatile() == 0 {
+                    byte.write_volatile(1);
+                }
+            }
+        }
     }
 
     #[inline(always)]
@@ -67,6 +81,10 @@ impl Memory for Maps {
 
     #[inline(always)]
     fn spend(&self, purse: Purse, now_ns: u64) -> bool {
+        // Every diverted SYN asks for this one, and a call would cost it more than the answer.
+        if matches!(purse, Purse::EmbryonicInserts) {
+            return spend(Purse::EmbryonicInserts, now_ns);
+        }
         calls::sickbay_spend(purse.number(), now_ns) != 0
     }
 
@@ -84,6 +102,14 @@ impl Memory for Maps {
     fn record(&self, key: &[u32; FLOW_KEY_WORDS], what: u64, whom: u64, now_ns: u64) -> u32 {
         calls::sickbay_record(key, what, whom, now_ns)
     }
+}
+
+/// The byte of a mark.
+#[inline(always)]
+pub(super) fn mark_pointer(mark: u32) -> Option<*mut u8> {
+    let line = maps::FLOW_MARKS.get_ptr_mut(mark / FLOW_MARKS_BYTES)?;
+    // SAFETY: within the line, which has as many bytes.
+    Some(unsafe { line.cast::<u8>().add((mark % FLOW_MARKS_BYTES) as usize) })
 }
 
 /// A flow's entry; one of no backend when it has none there.

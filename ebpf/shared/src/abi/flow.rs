@@ -52,6 +52,14 @@ pub struct FlowEntry {
     pub reserved: u32,
 }
 
+/// Whether flows of some hashes have been given entries: a cache line of bytes, one for each range.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FlowMarks {
+    /// The bytes, eight to a word, in memory's order.
+    pub words: [u64; 8],
+}
+
 /// What the fragments of one datagram have in common (RFC 791, 3.2; RFC 8200, 4.5).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -102,6 +110,7 @@ const _: () = {
     assert!(size_of::<FlowKeyV4>() == 16);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<FlowEntry>() == 16);
+    assert!(size_of::<FlowMarks>() == 64);
     assert!(size_of::<FragmentKey>() == 40);
     assert!(size_of::<FragmentEntry>() == 16);
     assert!(size_of::<Budget>() == 24);

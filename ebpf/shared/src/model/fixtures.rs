@@ -325,6 +325,8 @@ fn enter_in(tables: &mut ModelTables, store: Store, port: u16, backend: u32, age
         reserved: 0,
     };
     tables.entries.borrow_mut().insert((store, flow), entry);
+    // Every flow may have one: the others fare as well as when none is marked.
+    tables.marks.replace(None);
 }
 
 /// The slot of the service of this index drains, in favour of another backend.

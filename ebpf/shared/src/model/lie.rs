@@ -20,6 +20,8 @@ pub enum Lie {
     TakesNewIgnoredOnEntry,
     /// Flows that do not follow their slot are remembered.
     EntriesNotWritten,
+    /// A flow that is given an entry is marked, so that its packets look for it.
+    MarksOmitted,
     /// A UDP flow's entry lives while the flow does.
     StampsOmitted,
     /// Entries of SYNs count.
@@ -38,13 +40,14 @@ pub enum Lie {
 
 impl Lie {
     /// Every one.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::PreviousIgnored,
         Self::DeletesOmitted,
         Self::GenerationUnchecked,
         Self::PromotionLost,
         Self::TakesNewIgnoredOnEntry,
         Self::EntriesNotWritten,
+        Self::MarksOmitted,
         Self::StampsOmitted,
         Self::EmbryonicNotLookedAt,
         Self::SicknessIgnored,

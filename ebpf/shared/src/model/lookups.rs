@@ -88,6 +88,10 @@ impl Tables for ModelTables {
         self.told_entry(flow, entry.unwrap_or_default())
     }
 
+    fn is_marked(&self, mark: u32) -> bool {
+        self.marks.borrow().as_ref().is_none_or(|marks| marks.contains(&mark))
+    }
+
     fn embryonic_seen_ns(&self) -> u64 {
         if self.tells(Lie::EmbryonicNotLookedAt) { 0 } else { self.embryonic_seen_ns.get() }
     }
@@ -107,6 +111,15 @@ impl Memory for ModelTables {
             self.entries.borrow_mut().insert((store, *flow), *entry);
         }
         !self.full
+    }
+
+    fn mark(&self, mark: u32) {
+        if self.tells(Lie::MarksOmitted) {
+            return;
+        }
+        if let Some(marks) = self.marks.borrow_mut().as_mut() {
+            marks.insert(mark);
+        }
     }
 
     fn stamp_entry(&self, flow: &Flow, store: Store, now_ns: u64) {

@@ -52,13 +52,15 @@ impl Flow {
         self.family = 4;
     }
 
-    /// Names an IPv6 flow in place of none, still without ports.
+    /// Names an IPv6 flow in place of none, still without ports; its addresses, source before
+    /// destination, are yet to be written where this says.
     #[inline(always)]
-    pub(super) const fn name_v6(&mut self, addresses: [u32; 8], protocol: u8) {
-        let [a, b, c, d, e, f, g, h] = addresses;
-        self.key = [a, b, c, d, e, f, g, h, 0, u32::from_ne_bytes([protocol, 0, 0, 0])];
+    pub(super) const fn name_v6(&mut self, protocol: u8) -> &mut [u32; 8] {
+        self.key[9] = u32::from_ne_bytes([protocol, 0, 0, 0]);
         self.protocol = protocol;
         self.family = 6;
+        let [addresses @ .., _, _] = &mut self.key;
+        addresses
     }
 
     /// Names what stands behind an IPv6 flow's extension headers.

@@ -1,6 +1,9 @@
 //! IPv4, with its options.
 
-use super::{Flow, Headers, Kind, Layout, PROTOCOL_ICMP, Packet, Unread, icmp, transport};
+use super::{
+    Flow, Headers, Kind, Layout, PROTOCOL_ICMP, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Unread, icmp,
+    transport,
+};
 
 pub(super) const BYTES_MIN: usize = 20;
 pub(super) const BYTES_MAX: usize = 60;
@@ -18,6 +21,33 @@ pub(super) fn parse<P: Packet>(
     headers: &mut Headers,
 ) -> Result<(), Unread> {
     let header: [u32; BYTES_MIN / 4] = packet.words(start).ok_or(Unread::Truncated)?;
+    parse_behind(packet, header, start, headers)
+}
+
+/// [`parse`] of a packet without options, of TCP or UDP, that is no fragment.
+#[inline(always)]
+pub(super) fn parse_usual<P: Packet>(
+    packet: &P,
+    start: usize,
+    headers: &mut Headers,
+) -> Option<Result<(), Unread>> {
+    const VERSION_AND_LENGTH: u8 = 0x45;
+    let header: [u32; BYTES_MIN / 4] = packet.words(start)?;
+    let [version_and_length, _, _, _] = header[0].to_ne_bytes();
+    let whole = fragment(header[1]) & (FRAGMENT_OFFSET | FRAGMENT_MORE) == 0;
+    let has_ports = matches!(protocol(header[2]), PROTOCOL_TCP | PROTOCOL_UDP);
+    let usual = version_and_length == VERSION_AND_LENGTH && whole && has_ports;
+    usual.then(|| parse_behind(packet, header, start, headers))
+}
+
+/// [`parse`] behind this header.
+#[inline(always)]
+fn parse_behind<P: Packet>(
+    packet: &P,
+    header: [u32; BYTES_MIN / 4],
+    start: usize,
+    headers: &mut Headers,
+) -> Result<(), Unread> {
     let [_, _, total_high, total_low] = header[0].to_ne_bytes();
     let header_bytes = header_bytes(header[0])?;
     let total_bytes = usize::from(u16::from_be_bytes([total_high, total_low]));

@@ -1,11 +1,17 @@
 //! IPv6, with its extension headers.
 
-use super::{Flow, Headers, Kind, Layout, PROTOCOL_ICMPV6, Packet, Unread, icmp, transport};
+use super::{
+    Flow, Headers, Kind, Layout, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Unread, icmp,
+    transport,
+};
 use crate::limits::{EXTENSION_HEADERS_MAX, TRANSPORT_OFFSET_MAX};
 
 pub(super) const BYTES: usize = 40;
 /// Where the header names what stands behind it.
 pub(super) const NEXT_HEADER_OFFSET: usize = 6;
+
+/// Where the header has its addresses.
+const ADDRESSES_OFFSET: usize = 8;
 
 // Extension headers (IANA's registry) that are read through ...
 const HOP_BY_HOP: u8 = 0;
@@ -32,18 +38,43 @@ pub(super) fn parse<P: Packet>(
     headers: &mut Headers,
 ) -> Result<(), Unread> {
     let header: [u32; BYTES / 4] = packet.words(start).ok_or(Unread::Truncated)?;
-    let [_, _, a, b, c, d, e, f, g, h] = header;
+    parse_behind(packet, header, start, headers)
+}
+
+/// [`parse`] of a packet without extension headers, of TCP or UDP.
+#[inline(always)]
+pub(super) fn parse_usual<P: Packet>(
+    packet: &P,
+    start: usize,
+    headers: &mut Headers,
+) -> Option<Result<(), Unread>> {
+    let header: [u32; BYTES / 4] = packet.words(start)?;
+    let [_, _, next, _] = header[1].to_ne_bytes();
+    let usual = matches!(next, PROTOCOL_TCP | PROTOCOL_UDP);
+    usual.then(|| parse_behind(packet, header, start, headers))
+}
+
+/// [`parse`] behind this header.
+#[inline(always)]
+fn parse_behind<P: Packet>(
+    packet: &P,
+    header: [u32; BYTES / 4],
+    start: usize,
+    headers: &mut Headers,
+) -> Result<(), Unread> {
+    let [payload_high, payload_low, next, _] = header[1].to_ne_bytes();
+    // At once, so that nothing of them has to be kept over the checks, nor over the walk's call.
+    if !packet.copy_words(start + ADDRESSES_OFFSET, headers.flow.name_v6(next)) {
+        return Err(Unread::Truncated);
+    }
     let [version, _, _, _] = header[0].to_ne_bytes();
     if version >> 4 != 6 {
         return Err(Unread::NotRead);
     }
-    let [payload_high, payload_low, next, _] = header[1].to_ne_bytes();
     let end = start + BYTES + usize::from(u16::from_be_bytes([payload_high, payload_low]));
     if (packet.size_bytes() as usize) < end {
         return Err(Unread::Truncated);
     }
-    // Before the walk, so that nothing of them has to be kept over its call.
-    headers.flow.name_v6([a, b, c, d, e, f, g, h], next);
     let mut walked = Walked::none(start + BYTES, next);
     if is_extension(next) {
         walked = Walked::unpack(packet.walk_extensions(start + BYTES, next));
@@ -63,7 +94,8 @@ pub(super) fn parse<P: Packet>(
     }
     let whole = walked.state == WALKED_WHOLE;
     if walked.next == PROTOCOL_ICMPV6 {
-        return icmp::parse_v6(packet, [e, f, g, h], whole, headers);
+        let [_, _, _, _, _, _, own @ ..] = header;
+        return icmp::parse_v6(packet, own, whole, headers);
     }
     if !whole {
         headers.kind = Kind::FirstFragment;

@@ -7,6 +7,7 @@ use super::in_use;
 use super::outcome::{Entry, Path};
 use crate::abi::{BackendRef, FlowEntry, ON_SICK_REHASH, Service, Slot};
 use crate::budget::Purse;
+use crate::hash::flow_mark;
 use crate::limits::{EMBRYONIC_LIFE_NS, SYN_RETRANSMIT_NS};
 use crate::packet::{Headers, PROTOCOL_TCP};
 use crate::select::BROKEN;
@@ -21,10 +22,13 @@ pub struct Found {
     pub store: Store,
 }
 
-/// Looks for a packet's flow, first where it is likely to be. An embryonic entry that has outlived
+/// Looks for the flow of a packet with this hash, first where it is likely to be. An embryonic entry that has outlived
 /// its time is none.
 #[inline(always)]
-pub fn recall<T: Tables>(tables: &T, headers: &Headers, now_ns: u64) -> Found {
+pub fn recall<T: Tables>(tables: &T, headers: &Headers, hash: u64, now_ns: u64) -> Found {
+    if !tables.is_marked(flow_mark(hash)) {
+        return Found { entry: FlowEntry::default(), store: Store::Flows };
+    }
     let flow = &headers.flow;
     let is_young = |seen_ns: u64| now_ns < seen_ns.saturating_add(EMBRYONIC_LIFE_NS);
     let may_be_embryonic = flow.protocol == PROTOCOL_TCP && is_young(tables.embryonic_seen_ns());
@@ -153,6 +157,7 @@ pub(super) fn remember<M: Memory>(
     found: &Found,
     backend: BackendRef,
     change: Change,
+    hash: u64,
     now_ns: u64,
 ) -> Entry {
     let flow = &headers.flow;
@@ -165,7 +170,7 @@ pub(super) fn remember<M: Memory>(
             }
             Entry::Untouched
         }
-        Change::Write => write(memory, headers, found, backend, now_ns),
+        Change::Write => write(memory, headers, found, backend, hash, now_ns),
         Change::Promote => {
             if !memory.spend(Purse::FlowInserts, now_ns)
                 || !memory.write_entry(flow, Store::Flows, &found.entry)
@@ -188,6 +193,7 @@ fn write<M: Memory>(
     headers: &Headers,
     found: &Found,
     backend: BackendRef,
+    hash: u64,
     now_ns: u64,
 ) -> Entry {
     let flow = &headers.flow;
@@ -197,7 +203,11 @@ fn write<M: Memory>(
         (Store::Flows, Purse::FlowInserts)
     };
     let entry = FlowEntry { seen_ns: now_ns, backend, reserved: 0 };
-    let written = memory.spend(purse, now_ns) && memory.write_entry(flow, store, &entry);
+    let affordable = memory.spend(purse, now_ns);
+    if affordable {
+        memory.mark(flow_mark(hash));
+    }
+    let written = affordable && memory.write_entry(flow, store, &entry);
     if headers.opens {
         memory.note_embryonic(now_ns);
     }

@@ -58,9 +58,10 @@ pub(super) fn backend_of_flow<T: Tables>(
     service: &Service,
     headers: &Headers,
     slot: Slot,
+    hash: u64,
     now_ns: u64,
 ) -> BackendRef {
-    let entry = recall(tables, headers, now_ns).entry;
+    let entry = recall(tables, headers, hash, now_ns).entry;
     let holds = headers.flow.protocol == PROTOCOL_TCP
         || now_ns < entry.seen_ns.saturating_add(service.udp_idle_ns);
     if holds && in_use(tables, entry.backend) { entry.backend } else { slot.previous() }
