@@ -79,7 +79,7 @@ impl Way {
     /// Whose slots its flows have.
     pub(crate) const fn slots(self) -> Slots {
         match self {
-            Self::NotService | Self::EstablishedEntry => Slots::Any,
+            Self::NotService => Slots::Any,
             Self::SynFirst | Self::Established | Self::Datagram => Slots::Well,
             _ => Slots::Sick,
         }

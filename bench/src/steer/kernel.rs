@@ -9,14 +9,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use libbpf_rs::{Map, MapCore as _, MapFlags, Object, ObjectBuilder, ProgramMut};
 use sickbay::board::Board;
-use sickbay::kernel::MAPS_FOLDER;
+use sickbay::kernel::{MAPS_FOLDER, Sizes};
 use sickbay_lab::private;
 use sickbay_shared::abi;
-use sickbay_shared::limits::{GROUP_WORDS, POOL_BACKENDS_MAX, WORD_BACKENDS};
+use sickbay_shared::limits::{FLOW_MARKS_LINES, GROUP_WORDS, POOL_BACKENDS_MAX, WORD_BACKENDS};
 use sickbay_shared::pod::Pod;
 
-/// Entries of every map of flows: the default of a configuration.
-pub(crate) const FLOWS: u32 = 262_144;
+/// Entries of the peer's map of flows, and of ours that last.
+pub(crate) const FLOWS: u32 = Sizes::FLOWS_DEFAULT;
+/// Entries of the map of flows that have sent a SYN and nothing else.
+pub(crate) const EMBRYONIC: u32 = Sizes::EMBRYONIC_DEFAULT;
 /// The programs by their names in the objects.
 pub(crate) const NOTHING: &str = "sickbay_nothing";
 /// See [`NOTHING`].
@@ -146,7 +148,9 @@ fn size(name: &str, slots: u32) -> Option<u32> {
         abi::SERVICES | abi::SERVICE_KEYS | abi::SERVICE_COUNTERS => SERVICES,
         abi::HEARTBEATS => SHARDS,
         abi::SLOTS => slots,
-        abi::FLOWS_V4 | abi::FLOWS_V6 | abi::EMBRYONIC_V4 | abi::EMBRYONIC_V6 => FLOWS,
+        abi::FLOWS_V4 | abi::FLOWS_V6 => FLOWS,
+        abi::EMBRYONIC_V4 | abi::EMBRYONIC_V6 => EMBRYONIC,
+        abi::FLOW_MARKS => FLOW_MARKS_LINES,
         _ => return None,
     })
 }

@@ -6,12 +6,11 @@ use anyhow::{Context as _, Result};
 use libbpf_rs::{MapCore as _, MapFlags};
 use sickbay_core::maglev::{self, Member};
 use sickbay_shared::abi::{
-    self, ALL_SICK_DROP, Backend, BackendRef, FlowEntry, FlowKeyV4, FlowKeyV6, Header, MODE_DSR,
-    NEXT_HOP_VALID, ON_SICK_KEEP, ON_SICK_REHASH, POOL_NONE, Pool, Service, ServiceCounters,
-    ServiceKey, Slot,
+    self, ALL_SICK_DROP, Backend, BackendRef, FlowMarks, Header, MODE_DSR, NEXT_HOP_VALID,
+    ON_SICK_KEEP, ON_SICK_REHASH, POOL_NONE, Pool, Service, ServiceCounters, ServiceKey, Slot,
 };
 use sickbay_shared::hash::{below, remix};
-use sickbay_shared::limits::{POOL_BACKENDS_MAX, WORD_BACKENDS};
+use sickbay_shared::limits::{FLOW_MARKS_LINES, POOL_BACKENDS_MAX, WORD_BACKENDS};
 use sickbay_shared::model::frame::{ACK, Frame, SYN};
 use sickbay_shared::packet::{Flow, PROTOCOL_TCP, PROTOCOL_UDP};
 use sickbay_shared::pod::Pod as _;
@@ -117,6 +116,8 @@ impl<'kernel> World<'kernel> {
             board.set_takes_new(index, 0, false);
         }
         let words = self.backends.div_ceil(WORD_BACKENDS).next_power_of_two();
+        let unmarked = vec![FlowMarks::default(); FLOW_MARKS_LINES as usize];
+        put_array(&self.kernel.map(abi::FLOW_MARKS), &unmarked)?;
         let pool = Pool { first_word: 0, word_count: words, ..Pool::default() };
         put_array(&self.kernel.map(abi::POOLS), &[pool])?;
         for index in 0..self.backends {
@@ -216,20 +217,6 @@ impl<'kernel> World<'kernel> {
     pub(crate) fn current_of(&self, family: Family, packet: Packet, replayed: u64) -> u32 {
         let hash = hash(&service(0, self.slot_count()), &flow(family, packet, replayed));
         self.slots[below(hash, self.slot_count()) as usize].current().index()
-    }
-
-    /// Gives each of these flows an entry that names a backend that is well.
-    pub(crate) fn enter(&self, family: Family, packet: Packet, flows: &[u64]) -> Result<()> {
-        let well: Vec<u32> = (0..self.backends).filter(|&n| !self.sick[n as usize]).collect();
-        let name = if family == Family::V4 { abi::FLOWS_V4 } else { abi::FLOWS_V6 };
-        let map = self.kernel.map(name);
-        for (place, &replayed) in flows.iter().enumerate() {
-            let backend = BackendRef::new(well[place % well.len()], GENERATION);
-            let entry =
-                FlowEntry { seen_ns: sickbay_lab::clock::monotonic_ns(), backend, reserved: 0 };
-            map.update(&key(&flow(family, packet, replayed)), entry.as_bytes(), MapFlags::ANY)?;
-        }
-        Ok(())
     }
 
     /// The counters of all services, added up.
@@ -366,10 +353,4 @@ fn words(address: Ipv6Addr) -> [u32; 4] {
         u32::from_ne_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
     };
     [word(0), word(4), word(8), word(12)]
-}
-
-/// The bytes that the flow's entry stands under.
-fn key(flow: &Flow) -> Vec<u8> {
-    let size = if flow.family == 4 { size_of::<FlowKeyV4>() } else { size_of::<FlowKeyV6>() };
-    flow.key.iter().flat_map(|word| word.to_ne_bytes()).take(size).collect()
 }
