@@ -24,6 +24,7 @@ use crate::fleet::Fleet;
 use crate::{host, kernel, shard};
 
 use front::{Front, Source, Step, Succession};
+use notify::Notifier;
 use parts::Lasting;
 use working::Working;
 
@@ -42,6 +43,8 @@ mod layout;
 mod lookout;
 /// Who belongs to the pools.
 mod members;
+/// What the service manager is told.
+mod notify;
 /// Whether a service would take the answers to this host's own probes.
 mod own_traffic;
 /// What the control plane and the members share.
@@ -105,11 +108,14 @@ struct Agent {
     lasting: Lasting,
     front: Arc<Front>,
     successions: Receiver<Succession>,
+    notifier: Notifier,
     control: ControlServer,
 }
 
 impl Agent {
     fn start(fleet: Fleet, source: Source, claim: Claim) -> anyhow::Result<Self> {
+        let mut notifier = Notifier::from_environment();
+        notifier.starting(fleet.start_timeout_ns);
         let lasting = Lasting::begin();
         let (hand_over, successions) = bounded(1);
         let observe = fleet.observe.clone();
@@ -122,7 +128,7 @@ impl Agent {
             ControlOptions::observed(observe),
         )?;
         prepared.begin()?;
-        Ok(Self { working: Some(prepared), lasting, front, successions, control })
+        Ok(Self { working: Some(prepared), lasting, front, successions, notifier, control })
     }
 
     /// Attaches when the verdicts are there, then waits for signals and changes; ends drains
@@ -131,6 +137,7 @@ impl Agent {
         loop {
             let working = self.working.as_mut().context("no configuration is in force any more")?;
             working.look()?;
+            self.notifier.look(working.parts(), working.is_attached());
             match signals.wait(LOOK_INTERVAL)? {
                 None => {}
                 Some(Signal::SIGHUP) => self.reload(),
@@ -148,6 +155,7 @@ impl Agent {
 
     /// As an operator's `reload`; what comes of it is for the log.
     fn reload(&mut self) {
+        self.notifier.reloading();
         let done = self.front.step(false).and_then(|step| match step {
             Step::Done(reloaded) => Ok(reloaded),
             Step::Succeed { wanted, told } => self.succeed(*wanted).map(|()| told),
@@ -194,7 +202,8 @@ impl Agent {
     }
 
     /// Stops every part; whether programs are attached.
-    fn stop(self) -> bool {
+    fn stop(mut self) -> bool {
+        self.notifier.stopping();
         let attached = self.working.is_some_and(Working::stop);
         self.control.stop();
         attached

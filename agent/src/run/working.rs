@@ -120,6 +120,16 @@ impl Working {
         Arc::clone(&self.answers)
     }
 
+    /// What runs.
+    pub(super) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Whether its programs steer.
+    pub(super) const fn is_attached(&self) -> bool {
+        self.attached
+    }
+
     /// As it was read.
     pub(super) const fn configured(&self) -> &Fleet {
         &self.configured
