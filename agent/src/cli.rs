@@ -14,6 +14,8 @@ pub mod detach;
 pub mod drops;
 /// `sickbay explain`: how many seconds, and by which probes.
 pub mod explain;
+/// `sickbay generate`: manual pages, completions, the configuration's reference.
+pub mod generate;
 /// `sickbay guard`: pools whose last verdicts are held.
 pub mod guard;
 /// `sickbay history`: what became of backends, from the files that the agent writes.
@@ -110,6 +112,8 @@ pub enum Command {
     Ready(ready::ReadyArgs),
     /// Take everything of an instance out of the kernel, with or without its agent
     Detach(detach::DetachArgs),
+    /// Generate manual pages, shell completions, or the reference of the configuration
+    Generate(generate::GenerateArgs),
 }
 
 /// Reads the arguments, does what they ask, and says how it went.
@@ -135,6 +139,7 @@ pub fn main() -> ExitCode {
         Command::Guard(arguments) => guard::run(arguments),
         Command::Ready(arguments) => ready::run(arguments),
         Command::Detach(arguments) => detach::run(arguments),
+        Command::Generate(arguments) => generate::run(arguments),
     };
     done.unwrap_or_else(|error| {
         if is_broken_pipe(&error) {

@@ -24,6 +24,7 @@ mod probes;
 mod problem;
 mod question;
 mod reading;
+mod reference;
 mod services;
 pub mod settings;
 mod shape;
@@ -45,6 +46,7 @@ pub use self::growth::{Newcomer, check_apart, check_fits, grow, newcomer, newcom
 pub(crate) use self::lines::Lines;
 pub use self::problem::{ConfigError, Problem};
 pub(crate) use self::problem::{nearest, quoted};
+pub use self::reference::reference;
 pub use self::summary::{
     Load, ProbeSummary, Summary, in_flight_worst, question, rate, rate_worst, rates, rounded,
 };

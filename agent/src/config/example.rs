@@ -74,12 +74,12 @@ fn shown_value(key: &str, property: &Value, defaults: Option<&Value>) -> String 
     inline(example.or(default).unwrap_or(&Value::Null))
 }
 
-fn defaults<'a>(schema: &'a Value, section: &'a Value) -> Option<&'a Value> {
+pub(super) fn defaults<'a>(schema: &'a Value, section: &'a Value) -> Option<&'a Value> {
     schema.get("default").or_else(|| section.get("default"))
 }
 
 /// A value as TOML writes it within a line. Keys without a value are left out of tables.
-fn inline(value: &Value) -> String {
+pub(super) fn inline(value: &Value) -> String {
     match value {
         Value::Array(elements) => {
             format!("[{}]", elements.iter().map(inline).collect::<Vec<_>>().join(", "))
@@ -93,7 +93,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-fn description(schema: &Value) -> &str {
+pub(super) fn description(schema: &Value) -> &str {
     schema.get("description").and_then(Value::as_str).unwrap_or_default()
 }
 
