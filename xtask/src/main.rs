@@ -10,6 +10,8 @@ mod cargo;
 mod ci;
 /// `cargo xtask demo`: one death and one return, seen from a client.
 mod demo;
+/// `cargo xtask dist`: a Debian package.
+mod dist;
 /// `cargo xtask fuzz`: parsers under libFuzzer, the corpus kept.
 mod fuzz;
 /// What runs as process 1 of a private environment.
@@ -41,6 +43,8 @@ enum Command {
     Test(test::Arguments),
     /// Measure sickbay, and its peers beside it
     Bench(bench::Arguments),
+    /// Build a Debian package: binary, unit, manual pages, completions
+    Dist(dist::Arguments),
     /// Fuzz the parsers, and keep the corpus that the unit suite replays
     Fuzz(fuzz::Arguments),
     /// What CI runs: format, lint, then every test
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Dist(arguments) => dist::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Ci => ci::run(),
         Command::Inside(command) => inside::run(&command),
