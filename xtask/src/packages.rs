@@ -21,7 +21,7 @@ const PROGRAMS: [(&str, &str, &str); 5] = [
     ("setpriv", "util-linux", "ends the private environment with its maker"),
 ];
 /// Files that only the tests need, as [`PROGRAMS`]: their oracle, and what libbpf is built with.
-const TEST_FILES: [(&str, &str, &str); 11] = [
+const TEST_FILES: [(&str, &str, &str); 14] = [
     ("/usr/sbin/varnishd", "varnish", "the oracle of the conformance tests"),
     ("/usr/sbin/haproxy", "haproxy", "a real server of the tests, on TCP and on a unix socket"),
     ("/usr/bin/curl", "curl", "a real client of the tests, over TCP"),
@@ -32,6 +32,13 @@ const TEST_FILES: [(&str, &str, &str); 11] = [
     ("/usr/include/libelf.h", "libelf-dev", "libbpf reads objects with it"),
     ("/usr/include/zlib.h", "zlib1g-dev", "libelf needs it"),
     ("/usr/bin/qemu-system-x86_64", "qemu-system-x86", "emulates a machine for the oldest kernel"),
+    (
+        "/usr/bin/systemd-analyze",
+        "systemd",
+        "judges the unit, and says what its filters let through",
+    ),
+    ("/usr/bin/man", "man-db", "renders the manual pages, as a reader sees them"),
+    ("/usr/bin/strip", "binutils", "takes the symbols out of the packaged binary"),
     ("/bin/busybox", "busybox-static", "is that machine's shell"),
 ];
 /// Where Debian's nginx writes its process number when its package has started it.

@@ -18,17 +18,36 @@ const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 /// With a number that is none.
 pub fn without_system_call(command: &mut Command, number: libc::c_long) {
     let number = u32::try_from(number).expect("system call numbers are small and positive");
-    let statement = |code, value| libc::sock_filter { code, jt: 0, jf: 0, k: value };
     let missing = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
-    let filter = [
-        statement(LOAD, NUMBER_OFFSET),
-        libc::sock_filter { code: JUMP_IF_EQUAL, jt: 0, jf: 1, k: number },
-        statement(RETURN, missing),
-        statement(RETURN, libc::SECCOMP_RET_ALLOW),
-    ];
+    install(command, program(&[number], missing, libc::SECCOMP_RET_ALLOW));
+}
+
+/// Lets `command` make these system calls and no others: each of those ends with EPERM, as under a
+/// service manager's filter that allows so many.
+///
+/// # Panics
+/// With more of them than a filter has room for.
+pub fn only_system_calls(command: &mut Command, numbers: &[u32]) {
+    let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
+    install(command, program(numbers, libc::SECCOMP_RET_ALLOW, refused));
+}
+
+/// A filter that answers `listed` to these numbers and `other` to the rest.
+fn program(numbers: &[u32], listed: u32, other: u32) -> Vec<libc::sock_filter> {
+    let statement = |code, value| libc::sock_filter { code, jt: 0, jf: 0, k: value };
+    let mut program = vec![statement(LOAD, NUMBER_OFFSET)];
+    for &number in numbers {
+        program.push(libc::sock_filter { code: JUMP_IF_EQUAL, jt: 0, jf: 1, k: number });
+        program.push(statement(RETURN, listed));
+    }
+    program.push(statement(RETURN, other));
+    program
+}
+
+fn install(command: &mut Command, mut filter: Vec<libc::sock_filter>) {
+    let length = u16::try_from(filter.len()).expect("a filter has at most 4096 instructions");
     let install = move || {
-        let mut filter = filter;
-        let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+        let program = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
         // SAFETY: prctl copies the program, which outlives the call; root needs no
         // PR_SET_NO_NEW_PRIVS.
         let result = unsafe {

@@ -1,0 +1,187 @@
+//! The Debian package, installed, upgraded and removed in a root of its own: this machine's, with a
+//! layer of memory over it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nix::mount::{MsFlags, mount};
+use sickbay_lab::agent::binary;
+use sickbay_lab::private;
+use sickbay_tests::figures::show;
+
+use super::Service;
+
+/// Every file of the package but its manual pages.
+const FILES: [&str; 12] = [
+    "/etc/default/sickbay",
+    "/usr/bin/sickbay",
+    "/usr/lib/systemd/system/sickbay.service",
+    "/usr/share/bash-completion/completions/sickbay",
+    "/usr/share/doc/sickbay/changelog.gz",
+    "/usr/share/doc/sickbay/configuration.md",
+    "/usr/share/doc/sickbay/copyright",
+    "/usr/share/doc/sickbay/examples/sickbay.toml",
+    "/usr/share/doc/sickbay/quick-start.md",
+    "/usr/share/fish/vendor_completions.d/sickbay.fish",
+    "/usr/share/man/man8/sickbay.8.gz",
+    "/usr/share/zsh/vendor-completions/_sickbay",
+];
+/// What the binary may link against; the package depends on these.
+const LIBRARIES: [&str; 5] =
+    ["linux-vdso.so.1", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "/lib64/ld-linux-x86-64.so.2"];
+const CONFIGURATION: &str = "etc/sickbay/sickbay.toml";
+const DEFAULTS: &str = "etc/default/sickbay";
+
+/// This machine's root under a layer of memory. The mounts go with the private environment.
+struct Root(PathBuf);
+
+impl Root {
+    fn new() -> Self {
+        private::require();
+        let scratch = private::scratch();
+        let [root, upper, work] = ["root", "upper", "work"].map(|name| scratch.join(name));
+        for directory in [&root, &upper, &work] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let layers = format!("lowerdir=/,upperdir={},workdir={}", upper.display(), work.display());
+        let flags = MsFlags::empty();
+        mount(Some("overlay"), &root, Some("overlay"), flags, Some(layers.as_str())).unwrap();
+        for directory in ["dev", "proc", "sys"] {
+            let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+            let from = Path::new("/").join(directory);
+            mount(Some(&from), &root.join(directory), None::<&str>, flags, None::<&str>).unwrap();
+        }
+        // Images of containers leave manuals and documents out.
+        let rules = root.join("etc/dpkg/dpkg.cfg.d");
+        for rule in std::fs::read_dir(rules).unwrap() {
+            std::fs::remove_file(rule.unwrap().path()).unwrap();
+        }
+        Self(root)
+    }
+
+    fn try_run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new("chroot");
+        command.arg(&self.0).args(words).env("DEBIAN_FRONTEND", "noninteractive");
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
+    }
+
+    #[track_caller]
+    fn run(&self, words: &[&str]) -> String {
+        let output = self.try_run(words);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {error}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.join(path)
+    }
+
+    fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path(path)).unwrap()
+    }
+}
+
+/// Packs the binary that the tests run, which has the object in it as the release has.
+fn package(output: &Path) -> PathBuf {
+    let binary = binary().unwrap();
+    let xtask = binary.with_file_name("xtask");
+    let mut command = Command::new(xtask);
+    command.arg("dist").arg("--binary").arg(&binary).arg("--output").arg(output);
+    let packed = command.output().unwrap();
+    assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
+    let found = std::fs::read_dir(output).unwrap().map(|entry| entry.unwrap().path());
+    let packages: Vec<PathBuf> = found.collect();
+    assert_eq!(packages.len(), 1, "the package alone: {packages:?}");
+    packages[0].clone()
+}
+
+fn check_contents(package: &Path) {
+    let listed = Command::new("dpkg-deb").arg("--contents").arg(package).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let mut pages = 0;
+    let mut files = Vec::new();
+    for line in listed.lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (mode, owner, path) = (fields[0], fields[1], fields[5].trim_start_matches('.'));
+        assert_eq!(owner, "root/root", "{line}");
+        let expected = match (mode.starts_with('d'), path) {
+            (true, _) => "drwxr-xr-x",
+            (false, "/usr/bin/sickbay") => "-rwxr-xr-x",
+            (false, _) => "-rw-r--r--",
+        };
+        assert_eq!(mode, expected, "{line}");
+        if path.starts_with("/usr/share/man/man8/sickbay-") {
+            pages += 1;
+        } else if !mode.starts_with('d') {
+            files.push(path);
+        }
+    }
+    for path in FILES {
+        assert!(files.contains(&path), "{path} is missing: {files:?}");
+    }
+    assert!(12 < pages, "{listed}");
+    // The configuration is the operator's: the package holds the place for it, and no more.
+    assert!(listed.contains("./etc/sickbay/\n") && !listed.contains("./etc/sickbay/s"), "{listed}");
+    let bytes = std::fs::metadata(package).unwrap().len();
+    show(&format!("package of the tests' binary: {bytes} bytes, {} files", files.len() + pages));
+}
+
+fn check_installed(root: &Root) {
+    assert!(root.run(&["sickbay", "--version"]).starts_with("sickbay "));
+    assert_eq!(root.run(&["dpkg", "--verify", "sickbay"]), "");
+    let libraries = root.run(&["ldd", "/usr/bin/sickbay"]);
+    for line in libraries.lines() {
+        let name = line.split_whitespace().next().unwrap();
+        assert!(LIBRARIES.contains(&name), "the package does not depend on {line}");
+    }
+    let page = root.run(&["man", "--warnings", "sickbay-run"]);
+    assert!(page.contains("--detach-on-exit") && page.contains("SYNOPSIS"), "{page}");
+    let main = root.run(&["man", "sickbay"]);
+    let example = "  sickbay check -c sickbay.toml                  Is it right?";
+    assert!(main.contains(example), "{main}");
+    let completed = "source /usr/share/bash-completion/completions/sickbay; COMP_WORDS=(sickbay ba); \
+                     COMP_CWORD=1; _sickbay sickbay ba sickbay; echo \"${COMPREPLY[@]}\"";
+    assert_eq!(root.run(&["bash", "-c", completed]), "backend\n");
+    root.run(&["sickbay", "check", "-c", "/usr/share/doc/sickbay/examples/sickbay.toml"]);
+    let unit = "/usr/lib/systemd/system/sickbay.service";
+    let verified = root.try_run(&["systemd-analyze", "verify", unit]);
+    assert!(verified.status.success(), "{verified:?}");
+    let enabled = root.path("etc/systemd/system/multi-user.target.wants/sickbay.service");
+    assert!(!enabled.is_symlink(), "an installation enables nothing");
+}
+
+#[test]
+fn package_keeps_what_the_operator_wrote_and_takes_steering_along_when_it_goes() {
+    let root = Root::new();
+    let output = private::scratch().join("dist");
+    let package = package(&output);
+    check_contents(&package);
+    std::fs::copy(&package, root.path("sickbay.deb")).unwrap();
+    root.run(&["dpkg", "--install", "/sickbay.deb"]);
+    check_installed(&root);
+
+    // Steering that stays attached without its agent, and an operator's own files.
+    let mut service = Service::start();
+    service.wait_for("READY=1");
+    assert!(service.stop().success());
+    let pins = service.pins();
+    assert!(pins.join("links").exists());
+    let text = std::fs::read_to_string(service.configuration()).unwrap();
+    std::fs::write(root.path(CONFIGURATION), &text).unwrap();
+    let changed = format!("{}SICKBAY_LOG=debug\n", root.read(DEFAULTS));
+    std::fs::write(root.path(DEFAULTS), &changed).unwrap();
+
+    root.run(&["dpkg", "--install", "/sickbay.deb"]);
+    assert_eq!((root.read(DEFAULTS), root.read(CONFIGURATION)), (changed.clone(), text.clone()));
+    assert!(pins.join("links").exists(), "an upgrade leaves steering as it is");
+
+    root.run(&["dpkg", "--remove", "sickbay"]);
+    assert!(!pins.exists(), "what was attached has gone with the package");
+    assert!(!root.path("usr/bin/sickbay").exists());
+    assert_eq!((root.read(DEFAULTS), root.read(CONFIGURATION)), (changed, text.clone()));
+
+    root.run(&["dpkg", "--purge", "sickbay"]);
+    assert!(!root.path(DEFAULTS).exists());
+    assert_eq!(root.read(CONFIGURATION), text, "what the package did not bring it does not take");
+}
