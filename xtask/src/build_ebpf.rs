@@ -27,12 +27,13 @@ const LINKER_VERSION: &str = "0.13.0";
 const LINKER_LLVM: std::ops::RangeInclusive<u32> = 21..=23;
 const TARGET: &str = "bpfel-unknown-none";
 /// The binaries of the package, and the objects they become.
-const OBJECTS: [(&str, &str); 5] = [
+const OBJECTS: [(&str, &str); 6] = [
     ("sickbay-ebpf", "sickbay.bpf.o"),
     ("sickbay-meter", "meter.bpf.o"),
     ("sickbay-replay", "replay.bpf.o"),
     ("sickbay-untested", "untested.bpf.o"),
     ("sickbay-peer", "peer.bpf.o"),
+    ("sickbay-farm", "farm.bpf.o"),
 ];
 
 /// Builds the objects and says with what.

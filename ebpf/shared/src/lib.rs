@@ -16,6 +16,8 @@ pub mod budget;
 pub mod counters;
 /// Explaining: the decision over the live tables, with what it found, without leaving a trace.
 pub mod explain;
+/// The lab's synthetic farm: what a backend of it does.
+pub mod farm;
 /// The flow hash: 64 bits from a flow and a seed, the same on the host and in the kernel.
 pub mod hash;
 /// The bounds that the maps, the loops and the agent obey, related by const assertions.

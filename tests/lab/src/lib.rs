@@ -14,6 +14,9 @@ pub mod namespace;
 /// Client, host and backends around a bridge.
 pub mod network;
 
+/// Any number of synthetic backends behind one veth.
+pub mod farm;
+
 /// A real web server in a namespace.
 pub mod nginx;
 
