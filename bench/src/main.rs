@@ -7,10 +7,14 @@ use clap::{Parser, Subcommand};
 
 use report::Report;
 
+/// How often this process asks for memory.
+mod allocation;
 /// From a backend's death to the last new connection that it gets.
 mod converge;
 /// One picture of what was measured.
 mod picture;
+/// Probes per CPU-second, beside the peers.
+mod probe;
 /// What the core itself costs a probe.
 mod prober;
 /// From a verdict to the first packet steered by it.
@@ -40,6 +44,8 @@ enum Workload {
     Converge,
     /// Draw what benches printed with --json as one SVG
     Picture(picture::Arguments),
+    /// Probes per CPU-second, sickbay's and its peers', on the synthetic farm
+    Probe,
     /// What the core itself costs a probe, on its simulator
     Prober,
     /// From a verdict to the first packet steered by it, on another CPU
@@ -53,6 +59,7 @@ fn main() -> ExitCode {
     let found: anyhow::Result<Report> = match arguments.workload {
         Workload::Converge => converge::run(arguments.quick),
         Workload::Picture(files) => picture::run(&files),
+        Workload::Probe => probe::run(arguments.quick),
         Workload::Prober => Ok(prober::run()),
         Workload::Publish => publish::run(arguments.quick),
         Workload::Steer => steer::run(arguments.quick),

@@ -33,8 +33,8 @@ fn ask(home: &Namespace, address: SocketAddr, wait: Duration) -> Result<Vec<u8>,
 
 fn with_farm(test: impl Fn(&mut Farm, &Namespace, SocketAddr)) {
     private::require();
-    let home = Namespace::new("home").unwrap();
-    let mut farm = Farm::new(&home).unwrap();
+    let home = Namespace::new("home").expect("a namespace can be made");
+    let mut farm = Farm::new(&home).expect("a farm can be made");
     for family in [Family::V4, Family::V6] {
         test(&mut farm, &home, Farm::address(family, 77_777));
     }

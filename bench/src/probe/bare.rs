@@ -1,0 +1,249 @@
+//! A bare loop of linked operations: what a probe costs when nothing is decided. Sockets, options,
+//! order and number of operations are the engine's; deadlines are kept in the order of their starts
+//! and enforced by a cancel. No schedule, no parser (a response is good when it begins with
+//! `HTTP/1.1 200`), no register.
+#![expect(unsafe_code, reason = "io_uring reads and writes memory that the entries point to")]
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use io_uring::types::{DestinationSlot, Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+use nix::sys::socket::{SockaddrIn, SockaddrLike as _};
+use sickbay::engine::monotonic_now;
+use sickbay_lab::farm::Farm;
+use sickbay_lab::namespace::Namespace;
+use sickbay_lab::network::Family;
+
+use super::subject::{Gate, Subject};
+use super::targets::{Kind, request};
+
+const ENTRIES: u32 = 1024;
+const TIMEOUT_NS: u64 = 1_000_000_000;
+/// Operations of a chain at most.
+const CHAIN: usize = 6;
+const WANTED: usize = 64;
+const BATCH: Duration = Duration::from_micros(200);
+const LINGER: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
+static RST: libc::linger = LINGER;
+static NO_QUICK_ACK: i32 = 0;
+
+/// The last operation of a probe, or one that failed.
+const PROBE: u64 = 1 << 32;
+const CLOSE: u64 = 2 << 32;
+const CANCEL: u64 = 3 << 32;
+
+/// Starts one over so many targets, with so many probes in flight; it stands still.
+pub(crate) fn start(
+    home: &Namespace,
+    cpu: usize,
+    (count, kind): (u32, Kind),
+    slot_count: u32,
+) -> Result<Subject> {
+    Subject::thread("bare", home, cpu, move |gate| Loop::new(count, kind, slot_count)?.run(gate))
+}
+
+struct Loop {
+    uring: IoUring,
+    kind: Kind,
+    addresses: Box<[SockaddrIn]>,
+    requests: Box<[Box<[u8]>]>,
+    buffers: Box<[[u8; 2048]]>,
+    next_target: usize,
+    /// Starts of a slot, and whether its probe is under way.
+    slots: Box<[(u32, bool)]>,
+    /// When a start has its deadline; some are over by then.
+    deadlines: VecDeque<(u64, u32, u32)>,
+    /// Slots that are free, or are to be closed.
+    free: Vec<u32>,
+    ended: Vec<u32>,
+    failed: u64,
+    good: u64,
+}
+
+impl Loop {
+    fn new(count: u32, kind: Kind, slot_count: u32) -> Result<Self> {
+        let uring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_cqsize(2 * ENTRIES)
+            .build(ENTRIES)?;
+        uring.submitter().register_files_sparse(slot_count)?;
+        let address = |index| match Farm::address(Family::V4, index) {
+            SocketAddr::V4(address) => SockaddrIn::from(address),
+            SocketAddr::V6(_) => unreachable!("it was asked for IPv4"),
+        };
+        Ok(Self {
+            uring,
+            kind,
+            addresses: (0..count).map(address).collect(),
+            requests: (0..count).map(|index| request(index).into_bytes().into()).collect(),
+            buffers: vec![[0; 2048]; slot_count as usize].into(),
+            next_target: 0,
+            slots: vec![(0, false); slot_count as usize].into(),
+            deadlines: VecDeque::with_capacity(4 * slot_count as usize),
+            free: (0..slot_count).collect(),
+            ended: Vec::with_capacity(slot_count as usize),
+            failed: 0,
+            good: 0,
+        })
+    }
+
+    fn run(&mut self, gate: &Arc<Gate>) -> Result<()> {
+        while gate.pass() {
+            self.turn()?;
+        }
+        // What points into this memory is to be over before it goes.
+        while self.free.len() < self.slots.len() {
+            self.reap();
+            self.close_ended()?;
+            self.expire()?;
+            self.submit()?;
+        }
+        ensure!(self.failed <= self.good, "{} of {} probes failed", self.failed, self.good);
+        Ok(())
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        self.reap();
+        self.expire()?;
+        self.close_ended()?;
+        while CHAIN <= self.room()
+            && let Some(slot) = self.free.pop()
+        {
+            self.start(slot)?;
+        }
+        self.submit()
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        let timeout = Timespec::from(Duration::from_millis(1));
+        let batch = u32::try_from(BATCH.as_micros()).expect("it is short");
+        let arguments = SubmitArgs::new().timespec(&timeout).min_wait_usec(batch);
+        match self.uring.submitter().submit_with_args(WANTED, &arguments) {
+            Err(error)
+                if !matches!(
+                    error.raw_os_error(),
+                    Some(libc::ETIME | libc::EBUSY | libc::EINTR)
+                ) =>
+            {
+                Err(error).context("the bare loop's ring")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn room(&mut self) -> usize {
+        let queue = self.uring.submission();
+        queue.capacity() - queue.len()
+    }
+
+    fn reap(&mut self) {
+        for entry in self.uring.completion() {
+            let slot = (entry.user_data() & 0xffff_ffff) as u32;
+            match entry.user_data() & !0xffff_ffff {
+                PROBE => {
+                    let good = match self.kind {
+                        Kind::Tcp => entry.result() == 0,
+                        Kind::Http => {
+                            12 <= entry.result()
+                                && self.buffers[slot as usize].starts_with(b"HTTP/1.1 200")
+                        }
+                    };
+                    self.good += u64::from(good);
+                    self.failed += u64::from(!good);
+                    self.slots[slot as usize].1 = false;
+                    self.ended.push(slot);
+                }
+                CLOSE => self.free.push(slot),
+                _ => {}
+            }
+        }
+    }
+
+    /// Cancels probes whose deadline has passed.
+    fn expire(&mut self) -> Result<()> {
+        let now = monotonic_now();
+        while let Some((deadline_ns, slot, start)) = self.deadlines.front().copied()
+            && deadline_ns <= now
+        {
+            if self.slots[slot as usize] == (start, true) {
+                if self.room() == 0 {
+                    return Ok(());
+                }
+                let cancel = opcode::AsyncCancel::new(PROBE | u64::from(slot)).build();
+                self.push(&[cancel.user_data(CANCEL)])?;
+            }
+            self.deadlines.pop_front();
+        }
+        Ok(())
+    }
+
+    fn close_ended(&mut self) -> Result<()> {
+        while 0 < self.room()
+            && let Some(slot) = self.ended.pop()
+        {
+            let close = opcode::Close::new(Fixed(slot)).build();
+            self.push(&[close.user_data(CLOSE | u64::from(slot))])?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, slot: u32) -> Result<()> {
+        let target = self.next_target;
+        self.next_target = (target + 1) % self.addresses.len();
+        let place = DestinationSlot::try_from_slot_target(slot).expect("slots are few");
+        let linked = |entry: squeue::Entry| {
+            let flags = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
+            entry.user_data(PROBE | u64::from(slot)).flags(flags)
+        };
+        let last = |entry: squeue::Entry| entry.user_data(PROBE | u64::from(slot));
+        let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP)
+            .file_index(Some(place))
+            .build();
+        let rst = option(slot, libc::SOL_SOCKET, libc::SO_LINGER, &RST);
+        let address = &self.addresses[target];
+        let connect = opcode::Connect::new(Fixed(slot), address.as_ptr(), address.len()).build();
+        if self.kind == Kind::Tcp {
+            self.push(&[linked(socket), linked(rst), last(connect)])?;
+        } else {
+            let quiet = option(slot, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &NO_QUICK_ACK);
+            let request = &self.requests[target];
+            let length = u32::try_from(request.len()).expect("a request is short");
+            let send = opcode::Send::new(Fixed(slot), request.as_ptr(), length)
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                .build();
+            let buffer = self.buffers[slot as usize].as_mut_ptr();
+            let receive = opcode::Recv::new(Fixed(slot), buffer, 2048).build();
+            let chain = [socket, rst, quiet, connect, send].map(linked);
+            let [a, b, c, d, e] = chain;
+            let quick = [a, b, c, d, e, last(receive)];
+            self.push(&quick)?;
+        }
+        let entry = &mut self.slots[slot as usize];
+        *entry = (entry.0.wrapping_add(1), true);
+        self.deadlines.push_back((monotonic_now() + TIMEOUT_NS, slot, entry.0));
+        Ok(())
+    }
+
+    fn push(&mut self, entries: &[squeue::Entry]) -> Result<()> {
+        // SAFETY: every pointer leads into this loop's boxes, which live until all slots are free
+        // (see `run`), or to a static.
+        unsafe { self.uring.submission().push_multiple(entries) }.context("the queue is full")
+    }
+}
+
+fn option<T>(slot: u32, level: i32, name: i32, value: &'static T) -> squeue::Entry {
+    opcode::SetSockOpt::new(
+        Fixed(slot),
+        level as u32,
+        name as u32,
+        std::ptr::from_ref(value).cast(),
+        size_of::<T>() as u32,
+    )
+    .build()
+}

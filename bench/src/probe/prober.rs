@@ -1,0 +1,131 @@
+//! sickbay's own engine as a subject: one thread, as a shard of the agent runs it. Its sink counts and
+//! publishes nothing.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use sickbay::engine::{Counters, Engine, Sink};
+use sickbay_core::command::{Change, LocalFault, Outcome, Report};
+use sickbay_core::plan::Nanos;
+use sickbay_core::prober::Prober;
+use sickbay_lab::namespace::Namespace;
+
+use super::subject::Subject;
+use super::targets::{Kind, endpoints, plan};
+
+/// Longest lateness that is told apart.
+const LATENESS_NS_MAX: u64 = 60_000_000_000;
+
+/// What the running engine shows.
+pub(crate) struct Gauge {
+    /// The engine's own counters.
+    pub(crate) counters: Arc<Counters>,
+    /// Probes are looked at only while this holds.
+    looking: AtomicBool,
+    bad: AtomicU64,
+    missed: AtomicU64,
+    lateness_ns: Mutex<Histogram<u64>>,
+}
+
+/// What the probes between two looks were.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// Probes that did not find what they must.
+    pub(crate) bad: u64,
+    /// Slots without a probe.
+    pub(crate) missed: u64,
+    /// From a probe's moment to its start.
+    pub(crate) lateness_ns: Histogram<u64>,
+}
+
+impl Gauge {
+    fn new() -> Self {
+        let lateness_ns = Histogram::new_with_bounds(1, LATENESS_NS_MAX, 3);
+        Self {
+            counters: Arc::new(Counters::default()),
+            looking: AtomicBool::new(false),
+            bad: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            lateness_ns: Mutex::new(lateness_ns.expect("the bounds are in order")),
+        }
+    }
+
+    /// Begins to look, or ends it.
+    pub(crate) fn look(&self, looking: bool) {
+        self.looking.store(looking, Ordering::Release);
+    }
+
+    /// What was seen so far.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen {
+            bad: self.bad.load(Ordering::Relaxed),
+            missed: self.missed.load(Ordering::Relaxed),
+            lateness_ns: self.lateness_ns.lock().expect("nobody panics with it").clone(),
+        }
+    }
+}
+
+/// Starts an engine over so many targets of the farm; it stands still.
+pub(crate) fn start(
+    home: &Namespace,
+    cpu: usize,
+    (count, kind): (u32, Kind),
+    interval_ns: Nanos,
+    slot_count: u32,
+) -> Result<(Subject, Arc<Gauge>)> {
+    let gauge = Arc::new(Gauge::new());
+    let inner = Arc::clone(&gauge);
+    let subject = Subject::thread("sickbay", home, cpu, move |gate| {
+        let counters = Arc::clone(&inner.counters);
+        let sink = Look { gauge: inner, skipped: 0 };
+        let plan_of_all = plan(count, kind, interval_ns, slot_count);
+        let endpoints_of_all = endpoints(count, kind);
+        let mut engine = Engine::new(&plan_of_all, &endpoints_of_all, sink, counters)?;
+        drop((plan_of_all, endpoints_of_all));
+        while gate.pass() {
+            engine.turn()?;
+        }
+        Ok(())
+    })?;
+    Ok((subject, gauge))
+}
+
+struct Look {
+    gauge: Arc<Gauge>,
+    /// Slots that the prober has skipped so far.
+    skipped: u64,
+}
+
+impl Sink for Look {
+    fn on_change(&mut self, _: &Prober, _: &Change, _: Nanos) {}
+
+    fn on_report(&mut self, _: &Prober, report: &Report, _: Nanos) {
+        let gauge = &self.gauge;
+        if !gauge.looking.load(Ordering::Relaxed) {
+            return;
+        }
+        if report.outcome == Outcome::Indeterminate(LocalFault::NoSlot) {
+            gauge.missed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if report.outcome.good() != Some(true) {
+            gauge.bad.fetch_add(1, Ordering::Relaxed);
+        }
+        let lateness_ns = report.started_ns.saturating_sub(report.scheduled_ns);
+        // Nobody else holds it while it is looked at.
+        if let Ok(mut histogram) = gauge.lateness_ns.try_lock() {
+            histogram.saturating_record(lateness_ns);
+        }
+    }
+
+    fn on_tick(&mut self, prober: &Prober, _: Nanos) {
+        let counters = prober.counters();
+        let skipped = counters.overlapped + counters.slept_through;
+        if self.gauge.looking.load(Ordering::Relaxed) {
+            self.gauge.missed.fetch_add(skipped - self.skipped, Ordering::Relaxed);
+        }
+        self.skipped = skipped;
+    }
+}

@@ -1,0 +1,85 @@
+//! Keeping a schedule: every target once a second, by one core.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::prober;
+use super::targets::Kind;
+use super::{Stage, rounded};
+use crate::allocation;
+use crate::report::Report;
+
+const INTERVAL_NS: u64 = 1_000_000_000;
+/// The agent's own number, unless its file says another.
+const IN_FLIGHT: u32 = 1024;
+/// Until every target has been probed and memory has what it needs.
+const WARM_UP: Duration = Duration::from_secs(3);
+/// Lateness at most, for 999 of 1000.
+const LATENESS_NS_MAX: u64 = 5_000_000;
+
+/// Has one engine probe its targets once a second, and looks how late it is.
+///
+/// # Errors
+/// When it ends.
+pub(super) fn measure(stage: &Stage, report: &mut Report, ceiling: f64) -> Result<()> {
+    let count = stage.extent.schedule_targets;
+    let what = (count, Kind::Http);
+    let (own, gauge) = prober::start(&stage.home, stage.cpu, what, INTERVAL_NS, IN_FLIGHT)?;
+    own.resume()?;
+    std::thread::sleep(WARM_UP);
+    let seen_before = gauge.seen();
+    gauge.look(true);
+    let before = (gauge.counters.enters(), gauge.counters.probes(), allocation::calls());
+    std::thread::sleep(stage.extent.schedule_span);
+    let after = (gauge.counters.enters(), gauge.counters.probes(), allocation::calls());
+    gauge.look(false);
+    let window = own.watch(&stage.farm, Duration::from_millis(500))?;
+    let seen = gauge.seen();
+    own.stop()?;
+
+    let probes = after.1 - before.1;
+    let late = |quantile| seen.lateness_ns.value_at_quantile(quantile);
+    let missed = seen.missed - seen_before.missed;
+    let allocations = after.2 - before.2;
+    for (name, quantile) in
+        [("p50", 0.5), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999), ("max", 1.0)]
+    {
+        report.figure(format!("lateness_{name}_us"), late(quantile) / 1000);
+    }
+    report.figure("schedule_targets", count);
+    report.figure("schedule_probes", probes);
+    report.figure("schedule_missed", missed);
+    report.figure("schedule_not_good", seen.bad);
+    report.figure("schedule_cpu_percent", (window.cpu_share() * 100.0).round());
+    report.figure(
+        "schedule_system_calls_per_probe",
+        rounded((after.0 - before.0) as f64 / probes as f64),
+    );
+    report.figure("allocations", allocations);
+    report.figure("allocations_per_probe", allocations as f64 / probes.max(1) as f64);
+    report.notes.push(format!(
+        "{count} targets at 1 s on one core: {probes} probes, {missed} missed, {} not good; late by \
+         {} us p50, {} us p99, {} us p99.9, {} us p99.99; {:.0} % of the CPU; {:.2} system calls and \
+         {allocations} allocations in all",
+        seen.bad,
+        late(0.5) / 1000,
+        late(0.99) / 1000,
+        late(0.999) / 1000,
+        late(0.9999) / 1000,
+        window.cpu_share() * 100.0,
+        (after.0 - before.0) as f64 / probes.max(1) as f64,
+    ));
+    report.promise(allocations == 0, || format!("{allocations} allocations in {probes} probes"));
+    report.promise(seen.bad == 0, || format!("{} probes found a good target bad", seen.bad));
+    let kept = missed == 0 && late(0.999) < LATENESS_NS_MAX;
+    if !kept {
+        // A machine that others use as well is late for their reasons.
+        report.notes.push(format!(
+            "the schedule was NOT kept; the bare loop's ceiling here is {ceiling:.0} probes per \
+             CPU-second, {count} are due"
+        ));
+    }
+    report.figure("schedule_kept", kept);
+    Ok(())
+}
