@@ -46,6 +46,11 @@ impl Arenas {
 }
 
 impl TargetMemory {
+    /// Whether a TCP connection to it is one on which this side begins.
+    pub(super) fn speaks_first(&self) -> bool {
+        !self.request.is_empty() && !matches!(self.address, RawAddress::Unix(_))
+    }
+
     pub(super) fn new(endpoint: &Endpoint) -> Self {
         Self {
             address: RawAddress::from(&endpoint.address),

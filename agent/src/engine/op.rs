@@ -7,8 +7,8 @@ use sickbay_core::command::Phase;
 
 use super::Endpoint;
 
-/// Operations of the longest chain: socket, four options, bind, connect, send, receive.
-pub(super) const CHAIN_OPS_MAX: usize = 9;
+/// Operations of the longest chain: socket, five options, bind, connect, send, receive.
+pub(super) const CHAIN_OPS_MAX: usize = 10;
 
 /// One operation of the ring, as far as its answer is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,6 +33,9 @@ const DROP_WAIT: Duration = Duration::from_secs(2);
 
 /// Close by RST: no TIME_WAIT, no FIN exchange.
 static LINGER: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
+/// For TCP_QUICKACK: the handshake's last ACK goes with the request, and that of the response with
+/// what follows. Of a probe's five segments two are saved (`tcp_rcv_synsent_state_process`).
+static NO_QUICK_ACK: i32 = 0;
 
 /// The ring of one thread. It is bound to the thread that made it.
 pub(super) struct Ring {
@@ -117,6 +120,9 @@ impl Ring {
         }
         if by_rst {
             link(linger(slot.0), Step::Option);
+        }
+        if self.features.close_by_rst && route == Route::Exchange && memory.speaks_first() {
+            link(no_quick_ack(slot.0), Step::Option);
         }
         if let Some(source) = &memory.source {
             let (pointer, length) = source.parts();
@@ -428,12 +434,14 @@ fn set_option(slot: u32, option: &RawOption) -> squeue::Entry {
 }
 
 fn linger(slot: u32) -> squeue::Entry {
-    opcode::SetSockOpt::new(
-        Fixed(slot),
-        libc::SOL_SOCKET as u32,
-        libc::SO_LINGER as u32,
-        (&raw const LINGER).cast(),
-        size_of::<libc::linger>() as u32,
-    )
-    .build()
+    set_static(slot, libc::SOL_SOCKET, libc::SO_LINGER, &LINGER)
+}
+
+fn no_quick_ack(slot: u32) -> squeue::Entry {
+    set_static(slot, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &NO_QUICK_ACK)
+}
+
+fn set_static<T>(slot: u32, level: i32, name: i32, value: &'static T) -> squeue::Entry {
+    let (pointer, length) = (std::ptr::from_ref(value).cast(), size_of::<T>() as u32);
+    opcode::SetSockOpt::new(Fixed(slot), level as u32, name as u32, pointer, length).build()
 }
