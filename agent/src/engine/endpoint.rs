@@ -48,7 +48,8 @@ pub(super) fn inet(local: &SockaddrStorage) -> Option<SocketAddr> {
 pub(super) enum RawAddress {
     Ipv4(SockaddrIn),
     Ipv6(SockaddrIn6),
-    Unix(UnixAddr),
+    /// Boxed: four times as long as the others, and rare.
+    Unix(Box<UnixAddr>),
 }
 
 impl RawAddress {
@@ -72,7 +73,7 @@ impl RawAddress {
         match self {
             Self::Ipv4(address) => (address.as_ptr(), address.len()),
             Self::Ipv6(address) => (address.as_ptr(), address.len()),
-            Self::Unix(address) => (SockaddrLike::as_ptr(address), address.len()),
+            Self::Unix(address) => (SockaddrLike::as_ptr(&**address), address.len()),
         }
     }
 }
@@ -82,7 +83,7 @@ impl From<&Address> for RawAddress {
         match address {
             Address::Inet(SocketAddr::V4(address)) => Self::Ipv4(SockaddrIn::from(*address)),
             Address::Inet(SocketAddr::V6(address)) => Self::Ipv6(SockaddrIn6::from(*address)),
-            Address::Unix(path) => Self::Unix(raw_unix(path)),
+            Address::Unix(path) => Self::Unix(Box::new(raw_unix(path))),
         }
     }
 }

@@ -17,7 +17,7 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, getsockname, socket as open,
 };
 
-use super::arenas::{Arenas, BIN_BYTES, RECEIVE_BYTES, TargetMemory};
+use super::arenas::{Arenas, BIN_BYTES, RECEIVE_BYTES};
 use super::endpoint::{Endpoint, RawAddress, RawOption, inet, proxy_v1, raw_source};
 use super::error::EngineError;
 use super::features::{Features, raise_descriptor_limit};
@@ -79,7 +79,7 @@ impl Ring {
     /// Target `target` is here from now on. The kernel must be through with the one before it: the
     /// prober gives an index out again only when its last probe has been answered.
     pub(super) fn set_target(&mut self, target: u32, endpoint: &Endpoint) {
-        self.arenas.targets[target as usize] = Some(TargetMemory::new(endpoint));
+        self.arenas.set(target, endpoint);
     }
 
     /// What this kernel has of that which is used when it is there.
@@ -109,13 +109,14 @@ impl Ring {
         let slot = Fixed(tag(Step::Socket).slot);
         let last = route.first_chain_end();
         let memory = self.arenas.target(target);
-        let by_rst = memory.close == CloseMode::Rst && self.features.close_by_rst;
+        let told = &memory.settings;
+        let by_rst = told.close == CloseMode::Rst && self.features.close_by_rst;
         let mut chain = std::mem::take(&mut self.chain);
         let mut link = |entry, step| chain.push(linked(entry, step, last, &tag));
         if route != Route::Named {
             link(socket(slot.0, &memory.address), Step::Socket);
         }
-        for option in &memory.options {
+        for option in &told.options {
             link(set_option(slot.0, option), Step::Option);
         }
         if by_rst {
@@ -124,7 +125,7 @@ impl Ring {
         if self.features.close_by_rst && route == Route::Exchange && memory.speaks_first() {
             link(no_quick_ack(slot.0), Step::Option);
         }
-        if let Some(source) = &memory.source {
+        if let Some(source) = &told.source {
             let (pointer, length) = source.parts();
             link(opcode::Bind::new(slot, pointer, length).build(), Step::Bind);
         }
@@ -184,7 +185,7 @@ impl Ring {
         let slot = Fixed(tag(Step::Send).slot);
         let header = self.arenas.buffers[slot.0 as usize].0.get().cast::<u8>();
         // In one segment with the request: a server that reads once then finds both.
-        let more = if self.arenas.target(target).request.is_empty() { 0 } else { libc::MSG_MORE };
+        let more = if self.arenas.request(target).is_empty() { 0 } else { libc::MSG_MORE };
         let send = opcode::Send::new(slot, header, header_length)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more);
         let mut chain = std::mem::take(&mut self.chain);
@@ -294,7 +295,7 @@ impl Ring {
 
     /// Sends the target's request; an empty one sends nothing and goes on.
     fn send(&self, target: u32, slot: Fixed) -> squeue::Entry {
-        let request = &self.arenas.target(target).request;
+        let request = self.arenas.request(target);
         let length = u32::try_from(request.len())
             .expect("validated configuration: a request is far below 4 GiB");
         opcode::Send::new(slot, request.as_ptr(), length)
