@@ -1,5 +1,7 @@
 //! `cargo xtask demo`: one death and one return on a private network, seen from a client.
 
+/// The agent on a synthetic farm.
+mod farm;
 /// What happens, and what was seen of it.
 mod story;
 /// The facts, for people and for programs.
@@ -27,6 +29,9 @@ pub(crate) struct Arguments {
     /// Steer with the TC program instead of XDP
     #[arg(long)]
     tc: bool,
+    /// Instead, probe so many backends of a synthetic farm that change their ways
+    #[arg(long, value_name = "BACKENDS", conflicts_with_all = ["v6", "tc"])]
+    farm: Option<u32>,
 }
 
 impl Arguments {
@@ -42,6 +47,7 @@ impl Arguments {
         let flags = [("--json", self.json), ("--v6", self.v6), ("--tc", self.tc)];
         let mut words: Vec<OsString> = vec!["demo".into()];
         words.extend(flags.iter().filter(|(_, given)| *given).map(|(flag, _)| (*flag).into()));
+        words.extend(self.farm.map(|count| format!("--farm={count}").into()));
         words
     }
 }
@@ -54,8 +60,15 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     packages::ensure_installed(packages::Use::Demo)?;
     build_ebpf::run()?;
-    cargo::build_agent()?;
-    Err(inside::enter(&arguments.words())?.exec()).context("cannot make a private environment")
+    let mut command = inside::enter(&arguments.words())?;
+    if arguments.farm.is_some() {
+        cargo::run(&["build", "--release", "--package", "sickbay", "--bin", "sickbay"])?;
+        let agent = build_ebpf::target_directory().join("release/sickbay");
+        command.env(sickbay_lab::agent::BINARY_VARIABLE, agent);
+    } else {
+        cargo::build_agent()?;
+    }
+    Err(command.exec()).context("cannot make a private environment")
 }
 
 /// The second half, inside.
@@ -63,6 +76,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// # Errors
 /// When a part of the network, a server or the agent does not do what it should.
 pub(crate) fn tell(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(count) = arguments.farm {
+        farm::play(count, arguments.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let facts = story::play(arguments.family(), arguments.program())?;
     timeline::print(&facts);
     if arguments.json {
