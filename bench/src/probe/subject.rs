@@ -17,7 +17,7 @@ use sickbay_lab::farm::{Counts, Farm};
 use sickbay_lab::namespace::Namespace;
 
 /// Until a subject that went on has its connections under way again.
-const SETTLE: Duration = Duration::from_millis(300);
+const SETTLE: Duration = Duration::from_millis(200);
 /// A subject starts and stops within this.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`: the kernel's posix-timers.h.
