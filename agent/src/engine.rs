@@ -340,11 +340,13 @@ impl<S: Sink> Engine<S> {
                 self.start(slot, self.seconds[&target.0], route, now)?;
             }
             Command::Receive { slot: SlotIndex(slot) } => {
-                self.ring.push_receive(self.slots.tag(slot, Step::Receive))?;
+                let tag = self.slots.tag(slot, Step::Receive);
+                self.ring.push_receive(self.slots.place(slot), tag)?;
                 self.slots.read(slot, Step::Receive);
             }
             Command::Discard { slot: SlotIndex(slot) } => {
-                self.ring.push_discard(self.slots.tag(slot, Step::Discard))?;
+                let tag = self.slots.tag(slot, Step::Discard);
+                self.ring.push_discard(self.slots.place(slot), tag)?;
                 self.slots.read(slot, Step::Discard);
             }
             Command::Cancel { slot: SlotIndex(slot) } => {

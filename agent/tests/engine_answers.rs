@@ -53,6 +53,28 @@ fn good_answer_makes_a_target_healthy() {
 }
 
 #[test]
+fn server_that_waits_for_an_ack_before_its_next_part_gets_it_at_once() {
+    // Nagle's algorithm, which is on unless a server turns it off: a small part stays behind until
+    // the one before is acknowledged. An ACK that is put off comes after 40 ms (TCP_DELACK_MIN).
+    let address = serve("127.0.0.1", |mut stream| {
+        if !read_request(&mut stream) {
+            return;
+        }
+        let parts = [&b"HTTP/1.1 200 OK\r\n"[..], b"Content-Length: 2\r\n\r\n", b"ok"];
+        let _probe_is_gone = parts.into_iter().try_for_each(|part| stream.write_all(part));
+        let _closed = stream.read(&mut [0]);
+    });
+    let probes = (0..5).map(|_| Rig::new(&Setup::one(address, true)).first_report());
+    let fastest_ns = probes
+        .map(|report| {
+            assert_eq!(report.outcome, GOOD);
+            report.duration_ns
+        })
+        .min();
+    assert!(fastest_ns < Some(30_000_000), "{fastest_ns:?} ns");
+}
+
+#[test]
 fn other_status_is_a_bad_answer() {
     let address = serve_parts(&[b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"]);
     assert_eq!(first_outcome(address, true), Outcome::Answered { status: 500, good: false });

@@ -36,6 +36,9 @@ static LINGER: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
 /// For TCP_QUICKACK: the handshake's last ACK goes with the request, and that of the response with
 /// what follows. Of a probe's five segments two are saved (`tcp_rcv_synsent_state_process`).
 static NO_QUICK_ACK: i32 = 0;
+/// Once a response goes on: its sender may hold the rest back until the first part is acknowledged
+/// (Nagle), and without this that takes 40 ms.
+static QUICK_ACK: i32 = 1;
 
 /// The ring of one thread. It is bound to the thread that made it.
 pub(super) struct Ring {
@@ -122,7 +125,7 @@ impl Ring {
         if by_rst {
             link(linger(slot.0), Step::Option);
         }
-        if self.features.close_by_rst && route == Route::Exchange && memory.speaks_first() {
+        if route == Route::Exchange && self.puts_acks_off(target) {
             link(no_quick_ack(slot.0), Step::Option);
         }
         if let Some(source) = &told.source {
@@ -196,25 +199,40 @@ impl Ring {
         self.push_chained(chain)
     }
 
-    /// Pushes one more receive into the slot's buffer.
-    pub(super) fn push_receive(&mut self, tag: Tag) -> Result<(), RingFull> {
+    /// Pushes one more receive into the slot's buffer, for the target at this place.
+    pub(super) fn push_receive(&mut self, target: u32, tag: Tag) -> Result<(), RingFull> {
         let receive = self.receive(tag.slot).user_data(tag.pack());
-        self.push(&[receive])?;
-        self.outstanding += 1;
-        Ok(())
+        self.push_read(target, receive, tag)
     }
 
     /// Pushes a receive that throws away what is there. Of a TCP socket the kernel copies nothing
     /// (`man 7 tcp`: MSG_TRUNC, since 2.4); of a unix socket, and of one that a BPF program has
     /// taken over, it copies into memory that nobody reads.
-    pub(super) fn push_discard(&mut self, tag: Tag) -> Result<(), RingFull> {
+    pub(super) fn push_discard(&mut self, target: u32, tag: Tag) -> Result<(), RingFull> {
         let bin = self.arenas.bin.get().cast::<u8>();
         let discard = opcode::Recv::new(Fixed(tag.slot), bin, BIN_BYTES as u32)
             .flags(libc::MSG_TRUNC)
             .build();
-        self.push(&[discard.user_data(tag.pack())])?;
+        self.push_read(target, discard.user_data(tag.pack()), tag)
+    }
+
+    /// Pushes what reads on. Before it, what has been read is acknowledged where that was put off.
+    fn push_read(&mut self, target: u32, read: squeue::Entry, tag: Tag) -> Result<(), RingFull> {
+        if self.puts_acks_off(target) {
+            // By the read's own tag: should it fail, the read has.
+            let flags = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
+            let told = set_static(tag.slot, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &QUICK_ACK);
+            self.push(&[told.user_data(tag.pack()).flags(flags), read])?;
+        } else {
+            self.push(&[read])?;
+        }
         self.outstanding += 1;
         Ok(())
+    }
+
+    /// Whether ACKs of connections to this target wait for something to go with.
+    fn puts_acks_off(&self, target: u32) -> bool {
+        self.features.close_by_rst && self.arenas.target(target).speaks_first()
     }
 
     /// Pushes the close of the slot's direct descriptor.
