@@ -69,6 +69,7 @@ pub(crate) fn plan(count: u32, kind: Kind, interval_ns: Nanos, slot_count: u32) 
         judges: (0..count).map(judge).collect(),
         slot_count,
         phase_seed: 1,
+        past: Vec::new(),
         room: Room { targets: count, judges: count },
     }
 }
