@@ -17,7 +17,7 @@ const PING: &str = "WATCHDOG=1";
 struct Hung(Pid);
 
 impl Hung {
-    /// Stops the thread of this name, from the thread that lets it go again.
+    /// Stops the thread of this name; dropped by the same thread, it lets it go on.
     fn new(process: Pid, name: &str) -> Self {
         let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
         let task = tasks
@@ -31,9 +31,14 @@ impl Hung {
         waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
         Self(thread)
     }
+}
 
-    fn let_go(self) {
-        ptrace::detach(self.0, None).unwrap();
+impl Drop for Hung {
+    /// Lets it go on; in a test that fails too, since a process ends with its last thread.
+    fn drop(&mut self) {
+        if let Err(errno) = ptrace::detach(self.0, None) {
+            eprintln!("the thread {} stays stopped: {errno}", self.0);
+        }
     }
 }
 
@@ -88,7 +93,7 @@ fn one_hung_shard_of_two_stops_the_pings_and_they_come_back() {
     let told = service.told();
     show(&format!("one shard hangs for {WATCHDOG:?} twice: {told:?} is told"));
     assert!(!told.iter().any(|text| text == PING), "{told:?}");
-    hung.let_go();
+    drop(hung);
     service.wait_for(PING);
 }
 
