@@ -169,8 +169,10 @@ mod tests {
             address_prefixes: 0,
             port_prefixes: 0,
         };
-        assert_eq!(nothing.maps().count(), 26);
-        assert!(nothing.maps().all(|(name, entries)| entries == 1 || name == "DROPS"));
+        assert_eq!(nothing.maps().count(), 27);
+        let sized = |name| ["DROPS", "FLOW_MARKS"].contains(&name);
+        assert!(nothing.maps().all(|(name, entries)| entries == 1 || sized(name)));
+        assert_eq!(nothing.entries("FLOW_MARKS"), Some(4_096));
         assert_eq!(nothing.entries("DROPS"), Some(262_144));
         assert_eq!(nothing.entries("NOT_A_MAP"), None);
     }
