@@ -36,7 +36,7 @@ pub mod syscall;
 
 pub use self::attach::{Attached, AttachedMode};
 pub use self::aya::{DropRing, Explainer};
-pub use self::counters::Counters;
+pub use self::counters::{Counters, FlowEntries};
 pub use self::datapath::{Datapath, FLOW_MAPS, TcHook};
 pub use self::detach::{Removed, detach};
 pub use self::error::KernelError;

@@ -10,7 +10,7 @@ use clap::Args;
 use super::listing::{InstanceArgs, OutputFormat, Screen, printable, write_json, write_text};
 use super::service::attached_text;
 use super::table::{Cell, Column, Table};
-use crate::control::view::{PercentilesView, StatusView};
+use crate::control::view::{FlowEntriesView, PercentilesView, StatusView};
 
 /// Arguments of `sickbay status`.
 #[derive(Clone, Debug, Args)]
@@ -67,6 +67,11 @@ fn text(status: &StatusView, screen: Screen) -> String {
     if let Some(figures) = status.lateness_us {
         lines.push(("Probe lateness", percentiles(figures, "µs")));
     }
+    for FlowEntriesView { family, flows, embryonic, room } in &status.flow_entries {
+        let name = if family == "ipv6" { "Flow entries (IPv6)" } else { "Flow entries (IPv4)" };
+        let full = if flows < room { "" } else { ": full, the least recently used give way" };
+        lines.push((name, format!("{flows} of {room}, {embryonic} of SYNs{full}")));
+    }
     if status.transitions_dropped != 0 {
         lines.push(("Transitions not logged", status.transitions_dropped.to_string()));
     }
@@ -112,7 +117,9 @@ fn uptime(uptime_s: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Screen, text};
-    use crate::control::view::{AttachedView, PercentilesView, ShardView, StatusView};
+    use crate::control::view::{
+        AttachedView, FlowEntriesView, PercentilesView, ShardView, StatusView,
+    };
 
     #[test]
     fn status_names_the_agent_its_places_and_its_threads() {
@@ -143,6 +150,12 @@ mod tests {
             verdict_to_kernel_ns: Some(PercentilesView { p50: 150, p99: 205, max: 900, count: 2 }),
             lateness_us: None,
             packets: None,
+            flow_entries: vec![FlowEntriesView {
+                family: "ipv4".to_owned(),
+                flows: 64,
+                embryonic: 3,
+                room: 64,
+            }],
         };
         assert_eq!(
             text(&status, Screen::default()),
@@ -154,6 +167,7 @@ Generation              3
 Backends                8: 7 take new flows, 1 have no verdict yet
 Attached                eth0 xdp/native
 Verdict to kernel       p50 150 ns, p99 205 ns, max 900 ns of 2
+Flow entries (IPv4)     64 of 64, 3 of SYNs: full, the least recently used give way
 
 Shard  Heartbeat (ms)  Targets  In flight  Probes
     0               4        8          1   12345

@@ -279,6 +279,19 @@ impl From<RegistersView> for [u64; 8] {
     }
 }
 
+/// The entries of one address family's flows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowEntriesView {
+    /// `ipv4` or `ipv6`.
+    pub family: String,
+    /// Of flows that have begun, void ones among them.
+    pub flows: u64,
+    /// Of SYNs whose flow has sent nothing else yet.
+    pub embryonic: u64,
+    /// How many flows that have begun there is room for.
+    pub room: u64,
+}
+
 /// A service: what is configured, how its pool is, what the kernel did with its packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceView {
@@ -361,6 +374,10 @@ pub struct StatusView {
     /// Packets that belong to no service; `None` when nothing is attached.
     #[serde(default)]
     pub packets: Option<GlobalCountersView>,
+    /// The entries of IPv4's flows and of IPv6's, as they were within the last second; empty when
+    /// nothing is attached.
+    #[serde(default)]
+    pub flow_entries: Vec<FlowEntriesView>,
 }
 
 /// One probing thread.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
-use sickbay_shared::abi::{self, BackendCounters, GlobalCounters, ServiceCounters};
+use sickbay_shared::abi::{self, BackendCounters, FlowEntry, GlobalCounters, ServiceCounters};
 use sickbay_shared::pod::Pod;
 
 use super::error::KernelError;
@@ -17,7 +17,21 @@ pub struct Counters {
     services: OwnedFd,
     backends: OwnedFd,
     global: OwnedFd,
+    /// The flow maps of each address family, and the room of the first.
+    flows: [([OwnedFd; 2], u32); 2],
     cpu_count: usize,
+}
+
+/// The entries of one address family's flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowEntries {
+    /// Entries of flows that have begun, void ones among them.
+    pub flows: u64,
+    /// Entries of SYNs whose flow has sent nothing else yet.
+    pub embryonic: u64,
+    /// How many flows that have begun there is room for: beyond it the least recently used gives
+    /// way, and the kernel tells nobody.
+    pub room: u32,
 }
 
 impl Counters {
@@ -32,6 +46,10 @@ impl Counters {
             services: open::<ServiceCounters>(&maps, abi::SERVICE_COUNTERS)?,
             backends: open::<BackendCounters>(&maps, abi::BACKEND_COUNTERS)?,
             global: open::<GlobalCounters>(&maps, abi::GLOBAL_COUNTERS)?,
+            flows: [
+                flows(&maps, abi::FLOWS_V4, abi::EMBRYONIC_V4)?,
+                flows(&maps, abi::FLOWS_V6, abi::EMBRYONIC_V6)?,
+            ],
             cpu_count: syscall::possible_cpu_count().map_err(failed(abi::GLOBAL_COUNTERS))?
                 as usize,
         })
@@ -82,6 +100,21 @@ impl Counters {
         self.many(&self.services, count).map_err(failed(abi::SERVICE_COUNTERS))
     }
 
+    /// The entries of IPv4's flows and of IPv6's, counted now: some milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Map`]: a map cannot be read.
+    pub fn flow_entries(&self) -> Result<[FlowEntries; 2], KernelError> {
+        let count =
+            |map: &OwnedFd| syscall::count_entries(map.as_fd()).map_err(failed(abi::FLOWS_V4));
+        let of = |([flows, embryonic], room): &([OwnedFd; 2], u32)| {
+            let (flows, embryonic) = (count(flows)?, count(embryonic)?);
+            Ok::<_, KernelError>(FlowEntries { flows, embryonic, room: *room })
+        };
+        Ok([of(&self.flows[0])?, of(&self.flows[1])?])
+    }
+
     fn one<T: Pod>(&self, map: &OwnedFd, index: u32) -> io::Result<T> {
         let mut bytes = vec![0; size_of::<T>() * self.cpu_count];
         syscall::look_up(map.as_fd(), &index.to_ne_bytes(), &mut bytes)?;
@@ -111,6 +144,17 @@ fn open<T: Pod>(maps: &Path, name: &'static str) -> Result<OwnedFd, KernelError>
         return Err(KernelError::Map { map: name, reason });
     }
     Ok(map)
+}
+
+/// A family's maps, and how many flows that have begun there is room for.
+fn flows(
+    maps: &Path,
+    begun: &'static str,
+    embryonic: &'static str,
+) -> Result<([OwnedFd; 2], u32), KernelError> {
+    let both = [open::<FlowEntry>(maps, begun)?, open::<FlowEntry>(maps, embryonic)?];
+    let info = syscall::map_info(both[0].as_fd()).map_err(failed(begun))?;
+    Ok((both, info.entries_max))
 }
 
 fn failed(map: &'static str) -> impl Fn(io::Error) -> KernelError {

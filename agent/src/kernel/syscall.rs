@@ -134,27 +134,62 @@ pub fn look_up(fd: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<(
     unsafe { bpf(command::MAP_LOOKUP_ELEM, &mut attribute) }.map(drop)
 }
 
+/// What the batch commands are given (`union bpf_attr`, `batch`).
+#[repr(C)]
+struct BatchAttribute {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    fd: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
+/// Counts the entries of a hash map (5.6), which may change meanwhile.
+pub fn count_entries(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    /// Entries in one call: more than any bucket has.
+    const BATCH: u32 = 4096;
+    let info = map_info(fd)?;
+    let mut keys = vec![0_u8; BATCH as usize * info.key_size as usize];
+    let mut values = vec![0_u8; BATCH as usize * value_bytes(&info)?];
+    let (mut from, mut to) = (0_u32, 0_u32);
+    let mut sum = 0;
+    for first in [true].into_iter().chain(std::iter::repeat(false)) {
+        let mut attribute = BatchAttribute {
+            in_batch: if first { 0 } else { (&raw mut from) as u64 },
+            out_batch: (&raw mut to) as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: BATCH,
+            fd: fd.as_raw_fd().cast_unsigned(),
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: `keys` and `values` have room for `BATCH` entries of the sizes the map's info
+        // says, the kernel writes at most that many, and a hash map's token is one u32.
+        let result = unsafe { bpf(command::MAP_LOOKUP_BATCH, &mut attribute) };
+        sum += u64::from(attribute.count);
+        match result {
+            Ok(_) => from = to,
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sum)
+}
+
 /// Reads an array map from its first entry on, as many as `values` has room for, in one call
 /// (5.6; per-CPU arrays 5.13). Returns how many it read.
 pub fn look_up_batch(fd: BorrowedFd<'_>, values: &mut [u8]) -> io::Result<u32> {
-    #[repr(C)]
-    struct Attribute {
-        in_batch: u64,
-        out_batch: u64,
-        keys: u64,
-        values: u64,
-        count: u32,
-        fd: u32,
-        element_flags: u64,
-        flags: u64,
-    }
     let info = map_info(fd)?;
     expect_room(4, info.key_size as usize)?;
     let count =
         u32::try_from(values.len() / value_bytes(&info)?).unwrap_or(u32::MAX).min(info.entries_max);
     let mut keys = vec![0_u32; count as usize];
     let mut out_batch = 0_u32;
-    let mut attribute = Attribute {
+    let mut attribute = BatchAttribute {
         in_batch: 0,
         out_batch: (&raw mut out_batch) as u64,
         keys: keys.as_mut_ptr() as u64,

@@ -16,8 +16,8 @@ use crate::board::coarse_now_ns;
 use crate::control::drops::{DropView, Drops};
 use crate::control::pattern::Pattern;
 use crate::control::view::{
-    Admin, AttachedView, BackendView, PercentilesView, ProbeState, ServiceView, ShardView,
-    StatusView,
+    Admin, AttachedView, BackendView, FlowEntriesView, PercentilesView, ProbeState, ServiceView,
+    ShardView, StatusView,
 };
 use crate::engine::monotonic_now;
 use crate::fleet::{Backend, Fleet, Probe, Service, shown_network};
@@ -41,6 +41,8 @@ pub(super) struct Answers {
     attached: RwLock<Vec<Attached>>,
     guards: Option<Arc<Guards>>,
     drops: Arc<Drops>,
+    /// Counted last, and when: whoever asks, the maps are walked through once a second at most.
+    flow_entries: Mutex<Option<(Instant, Vec<FlowEntriesView>)>>,
     /// Loaded when it is first asked.
     explainer: Mutex<Option<Explainer>>,
 }
@@ -58,6 +60,7 @@ impl Answers {
             attached: RwLock::new(Vec::new()),
             guards,
             drops: Arc::clone(&lasting.drops),
+            flow_entries: Mutex::default(),
             explainer: Mutex::new(None),
         }
     }
@@ -243,6 +246,7 @@ impl Answers {
             transitions_dropped: self.parts.journal.dropped(),
             verdict_to_kernel_ns: None,
             lateness_us: self.lateness_us(),
+            flow_entries: if self.is_attached() { self.flow_entries() } else { Vec::new() },
             packets: self
                 .is_attached()
                 .then(|| self.parts.counters.global().ok())

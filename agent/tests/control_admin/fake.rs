@@ -106,6 +106,7 @@ impl Host for Fake {
             verdict_to_kernel_ns: None,
             lateness_us: None,
             packets: None,
+            flow_entries: Vec::new(),
         }
     }
 

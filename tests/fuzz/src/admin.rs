@@ -128,6 +128,7 @@ impl Host for Fixed {
             verdict_to_kernel_ns: None,
             lateness_us: None,
             packets: None,
+            flow_entries: Vec::new(),
         }
     }
 

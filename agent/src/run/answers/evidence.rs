@@ -1,14 +1,20 @@
 //! What the agent keeps for questions about dropped packets and held verdicts.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use sickbay_shared::abi::DropRecord;
 
 use super::{Answers, Clocks};
 use crate::control::drops::DropView;
 use crate::control::host::ControlError;
+use crate::control::view::FlowEntriesView;
 use crate::engine::monotonic_now;
 use crate::guard::Guards;
+use crate::kernel::FlowEntries;
+
+/// Between two counts of the flows' entries.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 impl Answers {
     /// The guards of the pools, when there are any.
@@ -35,6 +41,26 @@ impl Answers {
         let members = &fleet.backends[pool.backends.clone()];
         let backend = members.iter().find(|backend| backend.index == index)?;
         Some(format!("{}.{}", pool.name, backend.name))
+    }
+
+    /// The entries of flows, by address family.
+    pub(super) fn flow_entries(&self) -> Vec<FlowEntriesView> {
+        let mut counted = self.flow_entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, views)) = &*counted
+            && at.elapsed() < COUNT_EVERY
+        {
+            return views.clone();
+        }
+        let entries = self.parts.counters.flow_entries().unwrap_or_default();
+        let view = |(family, entries): (&str, FlowEntries)| FlowEntriesView {
+            family: family.to_owned(),
+            flows: entries.flows,
+            embryonic: entries.embryonic,
+            room: entries.room.into(),
+        };
+        let views: Vec<_> = ["ipv4", "ipv6"].into_iter().zip(entries).map(view).collect();
+        *counted = Some((Instant::now(), views.clone()));
+        views
     }
 
     /// Ends the hold over `pool`, or over all.
