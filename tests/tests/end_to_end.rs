@@ -323,7 +323,8 @@ fn backends_without_a_probe_take_flows_from_the_start_and_obey_the_operator() {
         set_health(&stage, word, healthy);
         assert!(if healthy == 0 { none_served(&stage) } else { all_served(&stage) }, "{word}");
     }
-    let transitions = stage.agent.ask(&["watch", "--old", "--count", "4"]).unwrap();
+    // Each time two that are told of the word, and two of what became of them.
+    let transitions = stage.agent.ask(&["watch", "--old", "--count", "8"]).unwrap();
     let transitions = String::from_utf8(transitions.stdout).unwrap();
     assert_eq!(transitions.matches("went sick: set by an operator").count(), 2, "{transitions}");
     assert_eq!(transitions.matches("went healthy: set by an operator").count(), 2);

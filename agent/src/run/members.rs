@@ -6,6 +6,7 @@
 //! Those who leave: bits, then slots; a drain later slots again, then bits and probes, then record.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sickbay_core::command::Override;
@@ -49,6 +50,8 @@ pub(super) struct Members {
     /// They count the members too.
     guards: Option<Arc<Guards>>,
     state: Mutex<State>,
+    /// What operators said could not be kept the last time.
+    words_fail: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +108,8 @@ impl Members {
         pools: Vec<Membership>,
         guards: Option<Arc<Guards>>,
     ) -> Self {
-        Self { parts, guards, state: Mutex::new(State { pools, ..State::default() }) }
+        let state = Mutex::new(State { pools, ..State::default() });
+        Self { parts, guards, state, words_fail: AtomicBool::new(false) }
     }
 
     /// Carries out a change, all of it or nothing.

@@ -59,7 +59,6 @@ fn words_and_drains_survive_a_kill_and_end_by_themselves() {
     let long = "x".repeat(201);
     let error = refused(&stage, &["backend", "set-health", "*", "sick", "--reason", &long]);
     assert!(error.contains("the reason has 201 bytes: 200 are the most"), "{error}");
-    let said = stage.agent.said();
     for line in [
         r"web.backend-1 is set sick; by root: disk \x1bswap",
         "web.backend-2 is drained: no new flows; those it has go on until they close; by root: \
@@ -67,7 +66,10 @@ fn words_and_drains_survive_a_kill_and_end_by_themselves() {
         "web.backend-3 is in maintenance: no new flows, no news of it for 20s; by root",
         "web.backend-4 was set for its time, which is over: its probes decide again",
     ] {
-        assert!(said.contains(line), "{line}\n{said}");
+        wait_until(&format!("the log tells: {line}"), PATIENCE, || {
+            stage.agent.said().contains(line).then_some(())
+        })
+        .unwrap();
     }
 }
 

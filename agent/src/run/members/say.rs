@@ -1,6 +1,7 @@
 //! What operators say over backends: health, drains, maintenance. Put in force, ended when its time
 //! is over, and kept for the agent after this one.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sickbay_core::command::Override;
@@ -232,10 +233,11 @@ impl Members {
             });
             kept.push(KeptWord { health, drain, ..KeptWord::of(fleet, backend) });
         }
-        if let Err(error) = words::write(&fleet.state_directory, kept) {
+        let failed = words::write(&fleet.state_directory, kept).err();
+        let failed_before = self.words_fail.swap(failed.is_some(), Ordering::Relaxed);
+        if let Some(error) = failed.filter(|_| !failed_before) {
             tracing::error!(
-                "what operators said holds until the agent ends, no longer: {} cannot be written: \
-                 {error}",
+                "what operators said will not outlive the agent, for {} takes no file: {error}",
                 fleet.state_directory.display()
             );
         }

@@ -97,11 +97,19 @@ pub(super) fn write(directory: &Path, words: Vec<KeptWord>) -> io::Result<()> {
     let kept = Kept { version: VERSION, boot: boot()?, words };
     let bytes = serde_json::to_vec_pretty(&kept)?;
     let new = directory.join(format!("{FILE}.new"));
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&bytes)?;
-    file.sync_data()?;
-    fs::rename(new, path)
+    let put = || {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&bytes)?;
+        file.sync_data()?;
+        fs::rename(&new, path)
+    };
+    let done = put();
+    if done.is_err() {
+        // Half of it is of no use; that it cannot be removed either changes nothing.
+        let _is_left = fs::remove_file(&new);
+    }
+    done
 }
 
 /// What was kept, its times by this boot's clock as it is at `now`. Nothing when there is no file.
