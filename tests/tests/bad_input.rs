@@ -293,8 +293,8 @@ fn state_directory_that_is_a_file_or_everybodys_is_refused() {
     let root = private::scratch().join("state");
     let instance = host.good.lines().find_map(|line| line.strip_prefix("instance = \"")).unwrap();
     let directory = root.join(instance.trim_end_matches('"'));
-    let line = format!("shards = 1\nstate_directory = \"{}\"", root.display());
-    let text = host.spoilt("shards", &line);
+    let line = format!("state_directory = \"{}\"", root.display());
+    let text = host.spoilt("state_directory", &line);
     fs::create_dir_all(&root).unwrap();
     fs::write(&directory, "").unwrap();
     let error = host.refusal(&text, |command| command);

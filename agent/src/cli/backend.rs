@@ -220,7 +220,8 @@ fn table(views: &[BackendView], probes: bool) -> Table {
             cells.push(counters.skipped.into());
         }
         cells.push(view.cause.as_str().into());
-        let mut below = said(view);
+        // Only with the probes: a reader of varnishadm's list finds a row for each backend.
+        let mut below = if probes { said(view) } else { String::new() };
         if let Some(rule) = view.rule.filter(|_| probes) {
             below.push_str(&graph::block(&view.register_array(), rule.into(), view.average_s));
         }

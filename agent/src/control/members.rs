@@ -298,7 +298,7 @@ mod tests {
             ),
             (
                 MemberEvent::HealthSet { health: Admin::Sick, said: said(Some("a\nb"), Some(60)) },
-                "is set sick for 1m; by root: a\\nb",
+                "is set sick for 1m; by root: a\\x0ab",
             ),
             (
                 MemberEvent::MaintenanceBegan { said: said(Some("disk swap"), None) },

@@ -31,7 +31,7 @@ fn words_and_drains_survive_a_kill_and_end_by_themselves() {
     assert_eq!((&three["standing"], &three["takes_new"]), (&"maintenance".into(), &false.into()));
     assert!(three["standing_until_unix_ms"].as_u64().is_some());
     // In the list as text nothing of it is more than text.
-    let list = say(&stage, &["backend", "list"]);
+    let list = say(&stage, &["backend", "list", "-p"]);
     assert!(
         list.contains(r" sick by root since ") && list.contains(r": disk \u{1b}swap"),
         "{list}"

@@ -98,7 +98,7 @@ pub(crate) const SUITES: [Suite; 10] = [
     Suite {
         name: "kernel-6.1",
         what: "programs, maps and rings under Debian 12's own kernel, emulated",
-        budget: Duration::from_secs(600),
+        budget: Duration::from_secs(900),
         members: Members::OldestKernel,
     },
 ];
