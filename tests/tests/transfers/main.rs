@@ -91,11 +91,14 @@ fn transfers_outlive_everything(family: Family, program: Program) {
     assert!(echoes.owners().iter().all(|owner| *owner != "backend-1"), "it is sick");
 
     // Those that were diverted are entered, and counted.
-    let status = stage.agent.ask_json(&["status"]).unwrap();
-    let entries = &status["flow_entries"][usize::from(family == Family::V6)];
-    let count = |which: &str| entries[which].as_u64().unwrap();
-    assert_eq!(count("room"), 262_144);
-    assert!((1..=begun(&stage)).contains(&(count("flows") + count("embryonic"))), "{entries}");
+    wait_until("those that were diverted are counted", PATIENCE, || {
+        let status = stage.agent.ask_json(&["status"]).ok()?;
+        let entries = &status["flow_entries"][usize::from(family == Family::V6)];
+        let count = |which: &str| entries[which].as_u64();
+        let counted = count("flows")? + count("embryonic")?;
+        (count("room")? == 262_144 && (1..=begun(&stage)).contains(&counted)).then_some(())
+    })
+    .unwrap();
 
     say(&stage, &["backend", "set-health", "backend-1", "auto"]);
     stage.wait_for_healthy(4).unwrap();
