@@ -31,7 +31,8 @@ const PROGRAMS: [(&str, &[&str]); 9] = [
     ("agree", &["fixtures", "every_map", "explanation"]),
     ("verifier", &[]),
     ("libbpf", &[]),
-    ("attach", &[]),
+    // The rest refuses before it asks the kernel, and each load takes the emulator ten seconds.
+    ("attach", &["without_tcx", "a_new_agent", "native_and_generic", "detach_leaves", "are_kept"]),
     ("board", &["--skip", "maps_take_the_memory"]),
     ("engine_answers", &[]),
     ("engine_sockets", &["--skip", "carries_its_mark", "--skip", "by_its_interface_alone"]),
