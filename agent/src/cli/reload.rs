@@ -12,7 +12,7 @@ use super::listing::{InstanceArgs, printable, write_text};
 /// All of the file is put in force at once, or nothing. Backends that are new in it are added, those
 /// that are no longer there are removed (also those that `backend add` brought) and keep their flows
 /// for their pool's drain. Targets keep their results, and another rule judges these. Only the
-/// instance's name and its directories need a restart.
+/// instance's name, its directories, metrics, history and log format need a restart.
 #[derive(Clone, Debug, Args)]
 pub struct ReloadArgs {
     /// Only say what it would change

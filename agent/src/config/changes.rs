@@ -35,6 +35,12 @@ pub fn changes(now: &Fleet, gone: &[u32], wanted: &Fleet) -> Result<Changes, Str
             "instance and directories are not as they run: only a restart changes them".to_owned()
         );
     }
+    if now.observe != wanted.observe {
+        return Err(
+            "metrics, history or log_format are not as they run: only a restart changes them"
+                .to_owned(),
+        );
+    }
     let mut told = Changes::default();
     tell_settings(now, wanted, &mut told.changed);
     tell_by_name("probe", &probes(now), &probes(wanted), &mut told.changed);
@@ -233,9 +239,15 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_for_a_restart() {
-        let other = format!("[agent]\nrun_directory = \"/tmp/x\"\n{BASE}");
-        let error = changes(&fleet(BASE), &[], &fleet(&other)).expect_err("a restart's");
-        assert!(error.starts_with("instance and directories are not as they run"), "{error}");
+    fn what_the_control_plane_has_at_its_start_is_for_a_restart() {
+        for (line, what) in [
+            ("run_directory = \"/tmp/x\"", "instance and directories are not as they run"),
+            ("metrics = \"127.0.0.1:9990\"", "metrics, history or log_format are not"),
+            ("history_bytes = 2097152", "metrics, history or log_format are not"),
+        ] {
+            let other = format!("[agent]\n{line}\n{BASE}");
+            let error = changes(&fleet(BASE), &[], &fleet(&other)).expect_err("a restart's");
+            assert!(error.starts_with(what), "{error}");
+        }
     }
 }
