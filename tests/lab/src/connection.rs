@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -104,7 +104,12 @@ impl Connection {
         let mut received = Vec::with_capacity(512);
         let mut part = [0; 1024];
         loop {
-            let count = self.stream.read(&mut part)?;
+            // With a timeout the kernel gives a receive up for any signal, and does not begin it
+            // again (signal(7)): that says nothing of the connection.
+            let count = match self.stream.read(&mut part) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -138,10 +143,17 @@ fn open_stream(to: SocketAddr, source_port: u16, timeout: Duration) -> Result<Tc
         Err(Errno::EINPROGRESS) => {}
         Err(errno) => return Err(errno),
     }
-    let limit = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+    let deadline = Instant::now() + timeout;
     let mut descriptors = [PollFd::new(descriptor.as_fd(), PollFlags::POLLOUT)];
-    if poll(&mut descriptors, limit)? == 0 {
-        return Err(Errno::ETIMEDOUT);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let limit = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut descriptors, limit) {
+            Ok(0) => return Err(Errno::ETIMEDOUT),
+            Ok(_) => break,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
     }
     match nix::sys::socket::getsockopt(&descriptor, sockopt::SocketError)? {
         0 => Ok(descriptor.into()),

@@ -44,6 +44,9 @@ pub mod watch;
 /// One HTTP connection of a client.
 pub mod connection;
 
+/// Datagrams of a client.
+pub mod datagram;
+
 /// A client's load, and the record of every connection it made.
 pub mod load;
 

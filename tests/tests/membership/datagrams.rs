@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sickbay_lab::clock::{monotonic_ns, wait_until};
 use sickbay_lab::configuration::Configuration;
+use sickbay_lab::datagram::receive;
 use sickbay_lab::network::VIP_V4;
 use sickbay_lab::stage::{PATIENCE, Stage};
 
@@ -42,7 +43,7 @@ fn flow(stage: &Stage) -> UdpSocket {
 fn ask(flow: &UdpSocket) -> String {
     flow.send(b"who?").unwrap();
     let mut name = [0; 32];
-    let length = flow.recv(&mut name).unwrap();
+    let length = receive(flow, &mut name).unwrap();
     String::from_utf8_lossy(&name[..length]).into_owned()
 }
 

@@ -12,6 +12,7 @@ use sickbay_lab::agent::{Agent, PIN_DIRECTORY, RUN_DIRECTORY, STATE_DIRECTORY};
 use sickbay_lab::clock::wait_until;
 use sickbay_lab::configuration::Program;
 use sickbay_lab::connection::Connection;
+use sickbay_lab::datagram::receive;
 use sickbay_lab::network::{Family, INTERFACE, Machine, Network, PORT};
 use sickbay_lab::nginx::Nginx;
 use sickbay_lab::private;
@@ -152,7 +153,7 @@ impl Town {
                 socket.connect(Network::vip(Family::V4)).unwrap();
                 socket.send(b"who?").unwrap();
                 let mut name = [0; 64];
-                match socket.recv(&mut name) {
+                match receive(&socket, &mut name) {
                     Ok(length) => {
                         let name = String::from_utf8_lossy(&name[..length]).into_owned();
                         *answers.by.entry(name).or_default() += 1;

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use serde_json::Value;
 use sickbay_lab::clock::wait_until;
+use sickbay_lab::datagram::receive;
 use sickbay_lab::network::{Family, Network};
 use sickbay_lab::nginx::DOWNLOAD;
 use sickbay_lab::stage::{PATIENCE, Stage};
@@ -131,7 +132,7 @@ impl Echoes {
         for (flow, answered) in self.flows.iter().zip(&mut self.answered) {
             flow.send(b"who?").unwrap();
             let mut name = [0; 32];
-            let length = flow.recv(&mut name).unwrap();
+            let length = receive(flow, &mut name).unwrap();
             answered.push(String::from_utf8_lossy(&name[..length]).into_owned());
         }
     }
