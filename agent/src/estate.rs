@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use sickbay_core::command::{Outcome, Verdict};
 use sickbay_core::hash;
-use sickbay_core::limits::{UNKNOWN_INTERVALS, UNKNOWN_NS_MIN};
+use sickbay_core::limits::unknown_after_ns;
 use sickbay_core::past::Past;
 use sickbay_core::plan::{Nanos, TargetIndex};
 use sickbay_shared::abi::{self, BackendRef, Slot, TargetRecord};
@@ -88,8 +88,7 @@ impl Estate {
     pub fn record(&self, fleet: &Fleet, target: usize, now: Nanos) -> Option<&TargetRecord> {
         let wanted = &fleet.targets[target];
         let record = self.records.get(&wanted.identity)?;
-        let interval_ns = fleet.probes[wanted.probe].spec.interval_ns;
-        let limit_ns = interval_ns.saturating_mul(UNKNOWN_INTERVALS).max(UNKNOWN_NS_MIN);
+        let limit_ns = unknown_after_ns(fleet.probes[wanted.probe].spec.interval_ns);
         let age_ns = now.saturating_sub(record.last_result_ns);
         let believed =
             record.last_result_ns != 0 && age_ns < limit_ns && verdict_of(record.state).is_some();

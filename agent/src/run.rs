@@ -49,6 +49,8 @@ mod notify;
 mod own_traffic;
 /// What the control plane and the members share.
 mod parts;
+/// The slots of a pool's tables on the board.
+mod slots;
 /// Backends without a probe.
 mod unprobed;
 /// One configuration in force.

@@ -27,3 +27,11 @@ pub const FIRST_PROBE_NS_MAX: u64 = 2_000_000_000;
 pub const UNKNOWN_INTERVALS: u64 = 10;
 /// See [`UNKNOWN_INTERVALS`].
 pub const UNKNOWN_NS_MIN: u64 = 30_000_000_000;
+
+/// How long a target that is probed at this interval may be without a determinate result before it
+/// is unknown, in ns.
+#[must_use]
+pub const fn unknown_after_ns(interval_ns: u64) -> u64 {
+    let span_ns = interval_ns.saturating_mul(UNKNOWN_INTERVALS);
+    if span_ns < UNKNOWN_NS_MIN { UNKNOWN_NS_MIN } else { span_ns }
+}

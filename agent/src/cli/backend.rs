@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args, Subcommand};
@@ -11,7 +11,7 @@ use clap::{ArgAction, Args, Subcommand};
 use super::listing::{InstanceArgs, OutputFormat, Screen, printable, write_json, write_text};
 use super::table::{Cell, Column, Table, Tint};
 use crate::control::members::StandingView;
-use crate::control::said::Said;
+use crate::control::said::{Said, now_unix_ms};
 use crate::control::view::{Admin, BackendView, ProbeState};
 use crate::graph;
 
@@ -174,11 +174,6 @@ fn health_word(text: &str) -> anyhow::Result<(Admin, &'static str)> {
 /// Each mention of a flag turns it round, as with varnishadm.
 const fn is_on(mentions: u8) -> bool {
     mentions % 2 == 1
-}
-
-fn now_unix_ms() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Varnish's columns, the kernel's when something is attached, and what the last probe came to.

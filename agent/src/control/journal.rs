@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crossbeam::queue::ArrayQueue;
 use nix::time::{ClockId, clock_gettime};
@@ -15,6 +14,7 @@ use sickbay_core::command::ChangeCause;
 use super::distribution::Latency;
 use super::members::MemberEvent;
 use super::polls::Polls;
+use super::said::now_unix_ms;
 use super::view::{ProbeState, RuleView, decimal};
 
 /// What became of transitions, counted.
@@ -302,11 +302,7 @@ impl Clocks {
             let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
             seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
         });
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            monotonic_ns: monotonic,
-            unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
-        }
+        Self { monotonic_ns: monotonic, unix_ms: now_unix_ms() }
     }
 
     fn unix_ms(&self, at_ns: u64) -> u64 {

@@ -2,7 +2,7 @@
 //! shards; hands an operator's word to the shard that owns the backend.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use sickbay_core::command::{Arrival, Outcome, Phase, StatusLine};
 use sickbay_core::plan::{Compat, ProbeSpec};
@@ -15,6 +15,7 @@ use super::parts::{Lasting, Parts};
 use crate::board::coarse_now_ns;
 use crate::control::drops::{DropView, Drops};
 use crate::control::pattern::Pattern;
+use crate::control::said::now_unix_ms;
 use crate::control::view::{
     Admin, AttachedView, BackendView, FlowEntriesView, PercentilesView, ProbeState, ServiceView,
     ShardView, StatusView,
@@ -291,11 +292,7 @@ struct Clocks {
 
 impl Clocks {
     fn read() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            monotonic_ns: monotonic_now(),
-            unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
-        }
+        Self { monotonic_ns: monotonic_now(), unix_ms: now_unix_ms() }
     }
 
     /// The wall clock's time of a monotonic stamp; 0 is none.

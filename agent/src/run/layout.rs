@@ -4,7 +4,6 @@
 //! bits that no probe decides: those of backends without one.
 
 use sickbay_core::maglev::Member;
-use sickbay_core::plan::Nanos;
 use sickbay_shared::abi;
 use sickbay_shared::abi::Header;
 use sickbay_shared::limits::WORD_BACKENDS;
@@ -14,10 +13,11 @@ use crate::board::{Board, PanicCounts};
 use crate::estate::{self, Estate};
 use crate::fleet::{AllSick, Backend, Fleet, HashBy, Mode, OnSick, Pool, Protocol, Service, Stale};
 use crate::kernel::{Datapath, KernelError, Sizes};
-use crate::membership::{Membership, Rewrite, Table};
+use crate::membership::{Membership, Table};
 use crate::service_keys::address_bytes;
 
 use super::heritage::{Heritage, Seating};
+use super::slots::PoolSlots;
 
 /// A heartbeat older than this is stale: ten ticks of the engine, rounded up.
 pub(super) const HEARTBEAT_LIMIT_NS: u64 = 500_000_000;
@@ -175,42 +175,24 @@ fn lay_out_histories(fleet: &Fleet, board: &Board, place: &Place<'_>) {
 /// Every table: as it stood and then as its members want it, or new.
 fn lay_out_tables(fleet: &Fleet, board: &Board, place: &mut Place<'_>) {
     for (pool, members) in place.members.iter_mut().enumerate() {
-        let tables: Vec<TableOf<'_>> = tables_of(fleet, pool).collect();
+        let slots = PoolSlots::of(board, fleet, pool);
         let heritage = place.heritage.filter(|heritage| heritage.found[pool]);
-        let Some(heritage) = heritage else {
-            for (index, table) in tables.iter().enumerate() {
-                board.write_slots(table.slot_first, &members.settled(index));
-            }
-            continue;
-        };
-        for (index, table) in tables.iter().enumerate() {
+        for (index, table) in tables_of(fleet, pool).enumerate() {
             let (name, seed) = (&fleet.pools[pool].name, table.service.seed);
-            let Some(slots) = heritage.estate.slots(name, seed, table.slot_count) else {
-                board.write_slots(table.slot_first, &members.settled(index));
+            let left = heritage.and_then(|heritage| {
+                Some((heritage, heritage.estate.slots(name, seed, table.slot_count)?))
+            });
+            let Some((heritage, stood)) = left else {
+                slots.write(index, &members.settled(index));
                 continue;
             };
-            board.write_slots(table.slot_first, &slots);
+            slots.write(index, &stood);
             let drains = heritage.drains(name, seed, table.slot_count);
-            for (slot, settled) in members.take_up(index, &slots, drains, heritage.now) {
-                board.write_slots(table.slot_first + slot, &[settled]);
-            }
+            slots.store_in(index, &members.take_up(index, &stood, drains, heritage.now));
         }
-        if !tables.is_empty() {
-            let firsts: Vec<u32> = tables.iter().map(|table| table.slot_first).collect();
-            retable(board, members, &firsts, heritage.now);
-        }
-    }
-}
-
-/// Has the tables of a pool, whose first slots these are, follow its members.
-fn retable(board: &Board, members: &mut Membership, firsts: &[u32], now: Nanos) {
-    let slot = |table: usize, index: u32| {
-        let slot = board.slot(firsts[table] + index);
-        slot.expect("the board has every slot of every table")
-    };
-    for Rewrite { table, slots } in members.retable(&slot, now) {
-        for (index, slot) in slots {
-            board.write_slots(firsts[table] + index, &[slot]);
+        if let Some(heritage) = heritage.filter(|_| serves(fleet, pool)) {
+            let slot = |table, index| slots.slot(table, index);
+            slots.store(&members.retable(&slot, heritage.now));
         }
     }
 }

@@ -12,22 +12,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sickbay_core::command::Override;
 use sickbay_core::maglev::SLOTS_PER_LIGHTEST;
 use sickbay_core::plan::Nanos;
-use sickbay_shared::abi::{self, BackendCounters, BackendRef};
+use sickbay_shared::abi::{BackendCounters, BackendRef};
 
 use super::layout::{self, TableOf};
 use super::parts::Parts;
-use crate::config::{self, Changes, PoolDifference};
+use super::slots::PoolSlots;
+use crate::config::{self, PoolDifference};
 use crate::control::host::ControlError;
 use crate::control::journal::{Transition, Why};
-use crate::control::members::{MemberChange, MemberEvent, MembersChanged, Reloaded, StandingView};
+use crate::control::members::{MemberChange, MemberEvent, MembersChanged, Reloaded};
 use crate::control::pattern::Pattern;
 use crate::control::said::Said;
 use crate::control::view::ProbeState;
 use crate::engine::monotonic_now;
-use crate::estate::Remaining;
 use crate::fleet::{Backend, Fleet};
 use crate::guard::Guards;
-use crate::membership::{Membership, Rewrite, Standing};
+use crate::membership::{Membership, Standing};
 use crate::shard::RequestError;
 
 /// What time brings to its end.
@@ -36,11 +36,14 @@ mod end;
 mod enter;
 /// What operators say over backends.
 mod say;
+/// What is asked of members, and changes nothing.
+mod shown;
 /// Those who enter, leave and are weighed at once.
 mod turn;
 /// What operators said, kept in a file.
 mod words;
 
+pub(super) use shown::Shown;
 use turn::{Done, Turn};
 
 /// Who belongs to the pools.
@@ -87,18 +90,6 @@ struct Spoken {
     word: Override,
     said: Said,
     until_ns: Option<Nanos>,
-}
-
-/// What is shown of backends besides their probes.
-#[derive(Debug, Default)]
-pub(super) struct Shown {
-    /// By backend index, those that are no plain members.
-    pub(super) standings: HashMap<u32, (StandingView, Option<Nanos>)>,
-    /// Health that was set, and who set it.
-    pub(super) words: HashMap<u32, (Override, Said)>,
-    /// Who drained it, or has it in maintenance.
-    pub(super) drains: HashMap<u32, Said>,
-    pub(super) counted_before: HashMap<u32, BackendCounters>,
 }
 
 impl Members {
@@ -166,72 +157,6 @@ impl Members {
             self.parts.board.raise_generation();
         }
         Ok(Reloaded { added, removed, weighed, changed: Vec::new(), notes })
-    }
-
-    /// What is shown of all backends.
-    pub(super) fn shown(&self) -> Shown {
-        let state = self.state();
-        let drained = state.drained.iter().map(|(index, drained)| {
-            let view = match drained {
-                Drained { over: true, .. } => StandingView::Drained,
-                Drained { maintenance: true, .. } => StandingView::Maintenance,
-                Drained { .. } => StandingView::Draining,
-            };
-            (*index, (view, drained.until_ns))
-        });
-        let seats = state.pools.iter().flat_map(Membership::seats);
-        let leaving = seats.filter_map(|seat| {
-            let gone_ns = seat.gone_ns?;
-            Some((seat.backend.index(), (StandingView::Leaving, Some(gone_ns))))
-        });
-        Shown {
-            standings: drained.chain(leaving).collect(),
-            words: state
-                .words
-                .iter()
-                .map(|(index, spoken)| (*index, (spoken.word, spoken.said.clone())))
-                .collect(),
-            drains: state.drained.iter().map(|(index, it)| (*index, it.said.clone())).collect(),
-            counted_before: state.counted_before.clone(),
-        }
-    }
-
-    /// When the drains that are under way end.
-    pub(super) fn remaining(&self) -> Remaining {
-        let (state, fleet) = (self.state(), self.parts.fleet());
-        let mut remaining = Remaining::default();
-        for (pool, members) in state.pools.iter().enumerate() {
-            let seats = members.seats().iter();
-            remaining.gone.extend(seats.filter_map(|seat| Some((seat.backend, seat.gone_ns?))));
-            for (index, table) in layout::tables_of(&fleet, pool).enumerate() {
-                let name = fleet.pools[pool].name.clone();
-                let key = (name, table.service.seed, table.slot_count);
-                remaining.drains.insert(key, members.drains(index));
-            }
-        }
-        remaining
-    }
-
-    /// What a configuration would change.
-    ///
-    /// # Errors
-    ///
-    /// [`ControlError::Refused`]: what only a restart can.
-    pub(super) fn changes(&self, wanted: &Fleet) -> Result<Changes, ControlError> {
-        let gone = self.state().leaving();
-        config::changes(&self.parts.fleet(), &gone, wanted)
-            .map_err(|what| ControlError::Refused { what })
-    }
-
-    /// Whether a configuration differs in members and weights alone.
-    pub(super) fn differs_in_members_alone(&self, wanted: &Fleet) -> bool {
-        let gone = self.state().leaving();
-        config::difference(&self.parts.fleet(), &gone, wanted).is_ok()
-    }
-
-    /// Members of each pool, those that are leaving not among them.
-    pub(super) fn counts(&self) -> Vec<usize> {
-        self.state().pools.iter().map(Membership::member_count).collect()
     }
 
     /// Those whom an agent before this one had, and who are members no more, leave: their shards are
@@ -331,32 +256,9 @@ impl Members {
     /// Has the tables of the pools of `chosen` follow.
     fn retable(&self, state: &mut State, fleet: &Fleet, chosen: &[Backend], now: Nanos) {
         for pool in pools_of(chosen) {
-            let slot = self.slot_reader(fleet, pool);
-            let rewrites = state.pools[pool].retable(&slot, now);
-            self.store(fleet, pool, &rewrites);
-        }
-    }
-
-    fn slot_reader<'a>(
-        &'a self,
-        fleet: &'a Fleet,
-        pool: usize,
-    ) -> impl Fn(usize, u32) -> abi::Slot + 'a {
-        let firsts: Vec<u32> =
-            layout::tables_of(fleet, pool).map(|table| table.slot_first).collect();
-        move |table, index| {
-            let slot = self.parts.board.slot(firsts[table] + index);
-            slot.expect("the board has every slot of every table")
-        }
-    }
-
-    fn store(&self, fleet: &Fleet, pool: usize, rewrites: &[Rewrite]) {
-        let tables: Vec<_> = layout::tables_of(fleet, pool).collect();
-        for Rewrite { table, slots } in rewrites {
-            let slot_first = tables[*table].slot_first;
-            for (index, slot) in slots {
-                self.parts.board.write_slots(slot_first + index, &[*slot]);
-            }
+            let slots = PoolSlots::of(&self.parts.board, fleet, pool);
+            let slot = |table, index| slots.slot(table, index);
+            slots.store(&state.pools[pool].retable(&slot, now));
         }
     }
 

@@ -5,7 +5,7 @@ use super::waiting::{self, Standing};
 use super::{History, judge};
 use crate::average;
 use crate::command::Outcome;
-use crate::limits::{UNKNOWN_INTERVALS, UNKNOWN_NS_MIN};
+use crate::limits::unknown_after_ns;
 use crate::past::Past;
 use crate::plan::{Compat, Family, Nanos, ProbeSpec, TargetSpec};
 use crate::register::{self, HAPPY};
@@ -230,7 +230,7 @@ impl Target {
     /// Whether it turned unknown just now: asked at each of its slots.
     pub(super) fn fell_silent(&mut self, interval_ns: Nanos, now: Nanos) -> bool {
         let interval_ns = interval_ns.max(self.calendar.interval_ns());
-        let limit_ns = interval_ns.saturating_mul(UNKNOWN_INTERVALS).max(UNKNOWN_NS_MIN);
+        let limit_ns = unknown_after_ns(interval_ns);
         let heard_ns = self.history.last_result_ns.max(self.since_ns);
         if self.history.unknown || now.saturating_sub(heard_ns) < limit_ns {
             return false;

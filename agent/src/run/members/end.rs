@@ -3,6 +3,7 @@
 
 use sickbay_core::plan::Nanos;
 
+use super::super::slots::PoolSlots;
 use super::{MemberEvent, Members, State, layout, monotonic_now};
 use crate::fleet::Backend;
 use crate::membership::Ended;
@@ -17,9 +18,10 @@ impl Members {
                 continue;
             }
             let fleet = self.parts.fleet();
-            let slot = self.slot_reader(&fleet, pool);
+            let slots = PoolSlots::of(&self.parts.board, &fleet, pool);
+            let slot = |table, index| slots.slot(table, index);
             let Ended { rewrites, gone } = state.pools[pool].end(&slot, now);
-            self.store(&fleet, pool, &rewrites);
+            slots.store(&rewrites);
             if !rewrites.is_empty() {
                 let count: usize = rewrites.iter().map(|rewrite| rewrite.slots.len()).sum();
                 let pool = &fleet.pools[pool].name;
