@@ -24,6 +24,8 @@ mod endpoint;
 mod error;
 /// What this host has for a ring, and what it must have.
 mod features;
+/// Which sockets stay open.
+mod kept;
 /// What the ring is asked to do, and how its answers are told apart.
 mod op;
 /// Where the places of the ring's memory are.
@@ -103,6 +105,8 @@ pub struct Engine<S> {
     held: Option<Command>,
     /// Cancels that found nothing at one step and go on to the next. Never longer than the slots.
     cancels: Vec<(u32, Step)>,
+    /// Slots whose socket could not be kept, and is to be closed. No longer either.
+    closes: Vec<u32>,
     /// Slots whose connection is open, and the length of the header in their buffers, which is to be
     /// sent. No longer either.
     named: Vec<(u32, u32)>,
@@ -150,6 +154,7 @@ impl<S: Sink> Engine<S> {
             connect_only,
             held: None,
             cancels: Vec::with_capacity(plan.slot_count as usize),
+            closes: Vec::new(),
             named: Vec::with_capacity(plan.slot_count as usize),
             counters,
             histograms: Histograms::new(),
@@ -275,6 +280,10 @@ impl<S: Sink> Engine<S> {
                     self.prober.on_event(slot, Event::Failed { phase, errno }, now);
                 }
                 Meaning::Closed => self.prober.on_event(slot, Event::Closed, now),
+                Meaning::CloseAfterAll => {
+                    self.ring.keep_no_more(tag.slot);
+                    self.closes.push(tag.slot);
+                }
                 Meaning::CancelAgain(step) => self.cancels.push((tag.slot, step)),
                 Meaning::Settled => {}
                 Meaning::Stray => self.counters.on_stray(),
@@ -312,6 +321,12 @@ impl<S: Sink> Engine<S> {
                 break;
             };
             self.push_cancel(slot, step).expect("there is room");
+        }
+        while self.ring.has_room() {
+            let Some(slot) = self.closes.pop() else {
+                break;
+            };
+            self.close(slot).expect("there is room");
         }
         while self.ring.has_room() {
             let Some(command) = self.held.take().or_else(|| self.prober.poll_command(now)) else {
@@ -354,11 +369,15 @@ impl<S: Sink> Engine<S> {
                     self.push_cancel(slot, step)?;
                 }
             }
-            Command::Close { slot: SlotIndex(slot) } => {
-                self.ring.push_close(self.slots.tag(slot, Step::Close))?;
-                self.slots.close(slot);
-            }
+            Command::Close { slot: SlotIndex(slot) } => self.close(slot)?,
         }
+        Ok(())
+    }
+
+    fn close(&mut self, slot: u32) -> Result<(), RingFull> {
+        let tag = |step| self.slots.tag(slot, step);
+        let answer = self.ring.push_close(self.slots.place(slot), tag)?;
+        self.slots.close(slot, answer);
         Ok(())
     }
 

@@ -230,7 +230,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CloseMode {
-    /// By RST: leaves no TIME_WAIT behind. Needs kernel 6.7 on the ring; below it, FIN.
+    /// By RST: leaves no TIME_WAIT behind.
     #[default]
     Rst,
     /// By FIN.

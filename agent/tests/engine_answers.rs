@@ -6,9 +6,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
-use sickbay::engine::{OutcomeKind, probe_features};
+use sickbay::engine::OutcomeKind;
 use sickbay::fleet::CloseMode;
-use sickbay_core::command::{ChangeCause, Malformed, Outcome, Override, Phase, Verdict};
+use sickbay_core::command::{
+    ChangeCause, LocalFault, Malformed, Outcome, Override, Phase, Verdict,
+};
 use sickbay_core::plan::{JudgeIndex, TargetIndex};
 use sickbay_core::text::Bits;
 
@@ -18,6 +20,8 @@ mod rig;
 use rig::{LIMIT, Rig, Setup, first_outcome, read_request, serve, serve_parts};
 
 const GOOD: Outcome = Outcome::Answered { status: 200, good: true };
+/// The slots were others'.
+const BUSY: Outcome = Outcome::Indeterminate(LocalFault::NoSlot);
 const TIMED_OUT: Outcome = Outcome::TimedOut { phase: Phase::Receive };
 
 /// Responses whose end can be known without a close, in the parts they arrive in.
@@ -246,8 +250,7 @@ fn answer_that_is_there_beats_a_deadline_that_a_stalled_loop_missed() {
 
 #[test]
 fn connection_is_closed_as_it_was_asked_to_be() {
-    let by_rst = probe_features().expect("this host runs engines").close_by_rst;
-    for (close, rst) in [(CloseMode::Rst, by_rst), (CloseMode::Fin, false)] {
+    for (close, rst) in [(CloseMode::Rst, true), (CloseMode::Fin, false)] {
         let (told, ends) = mpsc::channel();
         let address = serve("127.0.0.1", move |mut stream| {
             if read_request(&mut stream) {
@@ -265,6 +268,53 @@ fn connection_is_closed_as_it_was_asked_to_be() {
         let expected = if rst { Err(std::io::ErrorKind::ConnectionReset) } else { Ok(0) };
         assert_eq!(end, expected, "{close:?}");
     }
+}
+
+#[test]
+fn two_slots_serve_every_kind_of_target_in_turn() {
+    let (peers, seen) = mpsc::channel();
+    let http = |address| {
+        let peers = peers.clone();
+        serve(address, move |mut stream| {
+            if read_request(&mut stream) {
+                // The test may have what it wants.
+                let _enough = stream.peer_addr().map(|peer| peers.send(peer));
+                let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            }
+        })
+    };
+    let (ipv4, ipv6) = (http("127.0.0.1"), http("::1"));
+    let mapped = SocketAddr::new("::ffff:127.0.0.1".parse().expect("an address"), ipv4.port());
+    let accepts = serve("127.0.0.1", drop);
+    let refused = Outcome::Failed { phase: Phase::Connect, errno: libc::ECONNREFUSED };
+    let cases = [
+        (ipv4, true, GOOD),
+        (accepts, false, Outcome::Connected),
+        (ipv6, true, GOOD),
+        (mapped, true, GOOD),
+        (ipv6, false, Outcome::Connected),
+        (unused_address(), true, refused),
+        (ipv4, true, GOOD),
+    ];
+    let mut setup = Setup::one(ipv4, true);
+    setup.targets = cases.map(|(address, http, _)| (address, http)).to_vec();
+    setup.slots = 2;
+    let mut rig = Rig::new(&setup);
+    let probed = |rig: &Rig, target| {
+        let of_target = rig.told().reports.iter().filter(|it| it.target.0 as usize == target);
+        of_target.filter(|it| it.outcome != BUSY).count()
+    };
+    rig.turn_until("four probes of each", |rig| (0..cases.len()).all(|it| 4 <= probed(rig, it)));
+    for report in rig.told().reports.iter().filter(|report| report.outcome != BUSY) {
+        let (address, http, expected) = cases[report.target.0 as usize];
+        assert_eq!(report.outcome, expected, "{address} {http}");
+    }
+    // Each is a connection of its own.
+    let mut peers: Vec<SocketAddr> = seen.try_iter().collect();
+    let connections = peers.len();
+    peers.sort_unstable();
+    peers.dedup();
+    assert!(16 <= connections && peers.len() == connections, "{connections} from {peers:?}");
 }
 
 #[test]

@@ -18,8 +18,9 @@ mod rig;
 mod network;
 
 use network::{in_own_network, void};
-use rig::{LIMIT, Rig, Setup};
+use rig::{LIMIT, Rig, Setup, serve_parts};
 
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const PROBES: u64 = 100_000;
 
 #[test]
@@ -53,6 +54,34 @@ fn timed_out_probes_leave_no_descriptor_and_no_socket_behind() {
         drop(rig);
         assert_eq!(descriptor_count(), descriptors_before);
         wait_until("the last sockets to go", || sockets_in_use() == sockets_before);
+    });
+}
+
+#[test]
+fn socket_of_a_reset_connection_is_kept_and_no_other() {
+    in_own_network(|| {
+        let (http, silent) = (serve_parts(&[OK]), void());
+        for (close, kept) in [(CloseMode::Rst, 1..=2), (CloseMode::Fin, 0..=0)] {
+            let mut setup = Setup::one(http, true);
+            setup.targets = vec![(http, true), (http, false), (silent, true)];
+            (setup.interval, setup.timeout) =
+                (Duration::from_millis(200), Duration::from_millis(100));
+            // One after the other through the slots, each leaving its own to another kind.
+            (setup.slots, setup.close) = (2, close);
+            // The listener; others come and go in the kernel's own time.
+            wait_until("those of before to go", || open_sockets() == 1);
+            let mut rig = Rig::new(&setup);
+            rig.turn_until("probes of each", |rig| {
+                let outcome = |kind| rig.counters.outcomes(kind);
+                [OutcomeKind::Good, OutcomeKind::Connected, OutcomeKind::TimedOut]
+                    .into_iter()
+                    .all(|kind| 5 <= outcome(kind))
+                    && rig.engine.prober().in_flight_count() == 0
+            });
+            wait_until("the others to go", || kept.contains(&(open_sockets() - 1)));
+            drop(rig);
+        }
+        wait_until("the last to go", || open_sockets() == 1);
     });
 }
 
@@ -105,13 +134,22 @@ fn descriptor_count() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("/proc is mounted").count()
 }
 
-/// TCP sockets of this thread's network namespace, in any state but TIME_WAIT.
+/// TCP sockets of this thread's network namespace that have a port, in any state but TIME_WAIT.
 fn sockets_in_use() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/net/sockstat").expect("/proc is mounted");
-    let line = text.lines().find(|line| line.starts_with("TCP:")).expect("a line for TCP");
-    let words: Vec<&str> = line.split(' ').collect();
     // "alloc" would be those of the whole host, whoever opened them.
-    let at = words.iter().position(|word| *word == "inuse").expect("a count of sockets");
+    socket_count("TCP:", "inuse")
+}
+
+/// Sockets of this thread's network namespace, connected or not.
+fn open_sockets() -> u64 {
+    socket_count("sockets:", "used")
+}
+
+fn socket_count(line: &str, word: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/sockstat").expect("/proc is mounted");
+    let line = text.lines().find(|it| it.starts_with(line)).expect("a line of that name");
+    let words: Vec<&str> = line.split(' ').collect();
+    let at = words.iter().position(|it| *it == word).expect("a count of sockets");
     words[at + 1].parse().expect("a number")
 }
 

@@ -291,7 +291,7 @@ fn probe_comes_from_the_source_and_by_the_interface_that_are_given() {
     let features = probe_features().expect("this host runs engines");
     let (address, peers) = serve(GET, OK);
     let mut given = endpoint(address.into(), GET);
-    given.socket.interface = features.close_by_rst.then(|| "lo".to_owned());
+    given.socket.interface = features.socket_options.then(|| "lo".to_owned());
     given.socket.source = features.bind.then(|| IpAddr::from([127, 9, 8, 7]));
     assert_eq!(first(&given, ProbeKind::http(200)).0, GOOD);
     let expected = given.socket.source.unwrap_or(IpAddr::from([127, 0, 0, 1]));
@@ -333,7 +333,7 @@ fn probe_leaves_by_its_interface_alone() {
 
 #[test]
 fn socket_that_cannot_be_told_so_says_nothing_about_its_target() {
-    if !probe_features().expect("this host runs engines").close_by_rst {
+    if !probe_features().expect("this host runs engines").socket_options {
         return;
     }
     let (address, _peers) = serve(GET, OK);

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::endpoint::{Endpoint, RawAddress, RawOption, raw_options, raw_source};
+use super::kept::SocketKind;
 use crate::fleet::{CloseMode, SocketOptions};
 
 /// Bytes of one receive: a probe's response fits as a rule; longer ones take several receives.
@@ -115,13 +116,22 @@ impl TargetMemory {
         Self { address, settings: Arc::clone(settings), request }
     }
 
+    /// What its sockets may be kept as; `None` = they may not. An option or a source is not looked
+    /// at again: an interface of the same name may be another one by then.
+    pub(super) fn kept_kind(&self, acks_late: bool) -> Option<SocketKind> {
+        let Settings { source, options, close } = &*self.settings;
+        let plain = source.is_none() && options.is_empty() && *close == CloseMode::Rst;
+        let ipv6 = self.address.leaves_nothing().filter(|_| plain)?;
+        Some(SocketKind { ipv6, acks_late })
+    }
+
     /// Whether a TCP connection to it is one on which this side begins.
     pub(super) fn speaks_first(&self) -> bool {
         let is_empty = match &self.request {
             Request::Among { length, .. } => *length == 0,
             Request::Own(bytes) => bytes.is_empty(),
         };
-        !is_empty && !matches!(self.address, RawAddress::Unix(_))
+        !is_empty && self.address.is_inet()
     }
 }
 
@@ -141,6 +151,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::Address;
 
     #[test]
     fn requests_stand_where_they_are_looked_for() {
@@ -163,5 +174,47 @@ mod tests {
         assert_eq!(arenas.request(2), b"added");
         // All are told the same, so it stands there once.
         assert_eq!(Arc::strong_count(&arenas.target(2).settings), 5);
+    }
+
+    #[test]
+    fn only_sockets_are_kept_that_nothing_sticks_to() {
+        let plain = Endpoint {
+            address: "192.0.2.1:80".parse::<std::net::SocketAddr>().expect("an address").into(),
+            second: None,
+            request: Vec::new(),
+            proxy_v1: false,
+            close: CloseMode::Rst,
+            socket: SocketOptions::default(),
+        };
+        let at = |text: &str| {
+            let address = text.parse::<std::net::SocketAddr>().expect("an address").into();
+            Endpoint { address, ..plain.clone() }
+        };
+        let told = |socket| Endpoint { socket, ..plain.clone() };
+        let with = |text: &str| Some(text.to_owned());
+        let cases = [
+            (plain.clone(), Some(false)),
+            (at("[2001:db8::1]:80"), Some(true)),
+            (at("[::ffff:192.0.2.1]:80"), None),
+            (at("[fe80::1%3]:80"), None),
+            (Endpoint { close: CloseMode::Fin, ..plain.clone() }, None),
+            (told(SocketOptions { mark: Some(7), ..SocketOptions::default() }), None),
+            (told(SocketOptions { interface: with("eth0"), ..SocketOptions::default() }), None),
+            (
+                told(SocketOptions {
+                    source: Some([127, 0, 0, 2].into()),
+                    ..SocketOptions::default()
+                }),
+                None,
+            ),
+            (Endpoint { address: Address::unix("@name").expect("it fits"), ..plain.clone() }, None),
+        ];
+        for (endpoint, ipv6) in cases {
+            let arenas = Arenas::new(1, &[Some(&endpoint)]);
+            let kind = |acks_late| ipv6.map(|ipv6| SocketKind { ipv6, acks_late });
+            for acks_late in [false, true] {
+                assert_eq!(arenas.target(0).kept_kind(acks_late), kind(acks_late), "{endpoint:?}");
+            }
+        }
     }
 }

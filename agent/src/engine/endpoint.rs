@@ -61,6 +61,26 @@ impl RawAddress {
         }
     }
 
+    /// Whether it is TCP that speaks to it.
+    pub(super) const fn is_inet(&self) -> bool {
+        !matches!(self, Self::Unix(_))
+    }
+
+    /// Whether a socket that was connected to it is, once reset, as good as new, and of AF_INET6;
+    /// `None` = it is not. Of a mapped address the kernel's choice of protocol remains, of a
+    /// link-local one the interface (`tcp_v6_connect`).
+    pub(super) fn leaves_nothing(&self) -> Option<bool> {
+        match self {
+            Self::Ipv4(_) => Some(false),
+            Self::Ipv6(address) => {
+                let ip = address.ip();
+                let plain = ip.to_ipv4_mapped().is_none() && !ip.is_unicast_link_local();
+                (plain && address.scope_id() == 0).then_some(true)
+            }
+            Self::Unix(_) => None,
+        }
+    }
+
     pub(super) const fn protocol(&self) -> i32 {
         match self {
             Self::Ipv4(_) | Self::Ipv6(_) => libc::IPPROTO_TCP,

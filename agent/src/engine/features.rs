@@ -9,9 +9,9 @@ use super::error::EngineError;
 /// What the running kernel has of that which is used when it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Socket options can be set on the ring (6.7), so connections can be closed by RST; without
-    /// it they are closed by FIN, whatever [`Endpoint::close`] says.
-    pub close_by_rst: bool,
+    /// Socket options can be set on the ring (6.7), so probes can have an interface and a mark, and
+    /// a handshake's last ACK goes with the request.
+    pub socket_options: bool,
     /// Sockets can be bound on the ring (6.11), so probes can have a source address.
     pub bind: bool,
 }
@@ -28,14 +28,14 @@ impl Features {
             if endpoint.socket.source.is_some() && !self.bind {
                 return Err(EngineError::setting_needs("source", "IORING_OP_BIND (6.11)"));
             }
-            if endpoint.socket.interface.is_some() && !self.close_by_rst {
+            if endpoint.socket.interface.is_some() && !self.socket_options {
                 return Err(EngineError::setting_needs("interface", options));
             }
         }
         let Some(mark) = marks.next() else {
             return Ok(());
         };
-        if !self.close_by_rst {
+        if !self.socket_options {
             return Err(EngineError::setting_needs("mark", options));
         }
         let flags = SockFlag::SOCK_CLOEXEC;

@@ -7,7 +7,7 @@ use sickbay_core::command::Phase;
 
 use super::Endpoint;
 
-/// Operations of the longest chain: socket, five options, bind, connect, send, receive.
+/// Operations of the longest chain: socket, options, bind, connect, send, receive; to spare.
 pub(super) const CHAIN_OPS_MAX: usize = 10;
 
 /// One operation of the ring, as far as its answer is concerned.
@@ -32,6 +32,10 @@ pub(super) enum Step {
     Close = 8,
     /// Throw away what is there to receive.
     Discard = 9,
+    /// Reset the connection; the close follows.
+    Reset = 10,
+    /// Reset the connection; the socket stays for the slot's next probe.
+    Keep = 11,
 }
 
 impl Step {
@@ -42,8 +46,14 @@ impl Step {
             // There is a socket to close, so it is no failure of making one.
             Self::Option | Self::Bind | Self::Connect => Phase::Connect,
             Self::Send => Phase::Send,
-            Self::Receive | Self::Discard | Self::Cancel | Self::Close => Phase::Receive,
+            Self::Receive | Self::Discard | Self::Cancel => Phase::Receive,
+            Self::Close | Self::Reset | Self::Keep => Phase::Receive,
         }
+    }
+
+    /// Whether a socket that failed in this step is not what its probes want.
+    pub(super) const fn makes_a_socket(self) -> bool {
+        matches!(self, Self::Socket | Self::Option | Self::Bind)
     }
 
     const fn from_bits(bits: u64) -> Option<Self> {
@@ -57,6 +67,8 @@ impl Step {
             7 => Self::Cancel,
             8 => Self::Close,
             9 => Self::Discard,
+            10 => Self::Reset,
+            11 => Self::Keep,
             _ => return None,
         })
     }

@@ -34,8 +34,8 @@ enum Pending {
     Chain { last: Step },
     /// The answer of a single receive or discard.
     Read(Step),
-    /// The answer of a close.
-    Close,
+    /// The answer of a close, or of a reset that leaves the socket.
+    Close(Step),
 }
 
 /// What an answer means.
@@ -60,8 +60,10 @@ pub(super) enum Meaning {
         /// The errno, positive.
         errno: i32,
     },
-    /// The descriptor is free.
+    /// The slot is free for its next use.
     Closed,
+    /// The socket cannot stay, and is to be closed.
+    CloseAfterAll,
     /// The cancel found nothing at its step, and the slot still waits: cancel this step.
     CancelAgain(Step),
     /// Nothing to do.
@@ -126,11 +128,11 @@ impl Slots {
         place.cancelling = None;
     }
 
-    /// The slot begins its close.
-    pub(super) fn close(&mut self, slot: u32) {
+    /// The slot begins its close, which this step will answer.
+    pub(super) fn close(&mut self, slot: u32, step: Step) {
         let place = &mut self.slots[slot as usize];
         debug_assert_eq!(place.pending, Pending::Nothing, "slot {slot} is in use");
-        place.pending = Pending::Close;
+        place.pending = Pending::Close(step);
     }
 
     /// The step to cancel first, if the slot has anything to cancel. A chain is looked for at its
@@ -140,7 +142,7 @@ impl Slots {
         let step = match place.pending {
             Pending::Chain { .. } => Step::Connect,
             Pending::Read(step) => step,
-            Pending::Nothing | Pending::Close => return None,
+            Pending::Nothing | Pending::Close(_) => return None,
         };
         place.cancelling = Some(step);
         Some(step)
@@ -164,11 +166,14 @@ impl Slots {
         if tag.step == Step::Cancel {
             return place.on_cancel_failed(result);
         }
+        if tag.step == Step::Reset {
+            // Posted when there was nothing to reset; the close answers all the same.
+            return Meaning::Settled;
+        }
         let answered = match place.pending {
             Pending::Nothing => false,
             Pending::Chain { last } => tag.step as u8 <= last as u8,
-            Pending::Read(step) => tag.step == step,
-            Pending::Close => tag.step == Step::Close,
+            Pending::Read(step) | Pending::Close(step) => tag.step == step,
         };
         if !answered {
             return Meaning::Stray;
@@ -183,7 +188,7 @@ impl Slot {
     /// Only cancels that found nothing (ENOENT) or what is just being done (EALREADY) are posted.
     /// The chain may stand at another of its steps, or between two: try them in turn.
     fn on_cancel_failed(&mut self, result: i32) -> Meaning {
-        if self.pending == Pending::Nothing || self.pending == Pending::Close || result >= 0 {
+        if matches!(self.pending, Pending::Nothing | Pending::Close(_)) || result >= 0 {
             return Meaning::Settled;
         }
         let Some(tried) = self.cancelling else {
@@ -203,9 +208,12 @@ impl Slot {
 
 /// What an operation that is not a cancel came to.
 fn meaning(step: Step, result: i32) -> Meaning {
-    if step == Step::Close {
+    match step {
         // Closing an empty slot (its socket was never made) is answered by EBADF.
-        return Meaning::Closed;
+        Step::Close => return Meaning::Closed,
+        Step::Keep if result < 0 => return Meaning::CloseAfterAll,
+        Step::Keep => return Meaning::Closed,
+        _ => {}
     }
     let phase = step.phase();
     match (step, result) {
@@ -346,7 +354,22 @@ mod tests {
     fn close_of_an_empty_slot_is_closed_all_the_same() {
         let mut slots = started(HTTP);
         answer(&mut slots, Step::Socket, -libc::ENFILE);
-        slots.close(1);
+        slots.close(1, Step::Close);
+        assert_eq!(answer(&mut slots, Step::Reset, -libc::EBADF), Meaning::Settled);
         assert_eq!(answer(&mut slots, Step::Close, -libc::EBADF), Meaning::Closed);
+    }
+
+    #[test]
+    fn socket_that_cannot_stay_is_closed() {
+        let mut slots = started(HTTP);
+        answer(&mut slots, Step::Receive, 12);
+        slots.close(1, Step::Keep);
+        assert_eq!(answer(&mut slots, Step::Keep, -libc::EBUSY), Meaning::CloseAfterAll);
+        slots.close(1, Step::Close);
+        assert_eq!(answer(&mut slots, Step::Close, 0), Meaning::Closed);
+        slots.start(1, 7, HTTP);
+        answer(&mut slots, Step::Receive, 12);
+        slots.close(1, Step::Keep);
+        assert_eq!(answer(&mut slots, Step::Keep, 0), Meaning::Closed);
     }
 }

@@ -11,18 +11,21 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, getsockname, socket as open,
 };
 
 use super::arenas::{Arenas, BIN_BYTES, RECEIVE_BYTES};
-use super::endpoint::{Endpoint, RawAddress, RawOption, inet, proxy_v1, raw_source};
+use super::endpoint::{Endpoint, RawAddress, inet, proxy_v1, raw_source};
 use super::error::EngineError;
 use super::features::{Features, raise_descriptor_limit};
+use super::kept::Kept;
 use super::op::{CHAIN_OPS_MAX, RingFull, Route, Step, Tag};
 use crate::fleet::CloseMode;
+
+use entry::{defer_ack, linked, quick_ack, reset, set_option, socket};
 
 /// Submission entries: how many operations one system call can hand over.
 const SUBMISSION_ENTRIES: u32 = 1024;
@@ -31,14 +34,8 @@ const COMPLETION_ENTRIES_MAX: u32 = 65_536;
 /// How long a ring that is dropped waits for its operations to end.
 const DROP_WAIT: Duration = Duration::from_secs(2);
 
-/// Close by RST: no TIME_WAIT, no FIN exchange.
-static LINGER: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
-/// For TCP_QUICKACK: the handshake's last ACK goes with the request, and that of the response with
-/// what follows. Of a probe's five segments two are saved (`tcp_rcv_synsent_state_process`).
-static NO_QUICK_ACK: i32 = 0;
-/// Once a response goes on: its sender may hold the rest back until the first part is acknowledged
-/// (Nagle), and without this that takes 40 ms.
-static QUICK_ACK: i32 = 1;
+/// The entries that it is made of.
+mod entry;
 
 /// The ring of one thread. It is bound to the thread that made it.
 pub(super) struct Ring {
@@ -47,6 +44,8 @@ pub(super) struct Ring {
     /// Operations whose one completion has not been taken yet.
     outstanding: u32,
     features: Features,
+    /// Sockets that a probe leaves to the next one in its slot.
+    kept: Kept,
     enter_count: u64,
     /// The chain that is being made; empty between two of them.
     chain: Vec<squeue::Entry>,
@@ -69,12 +68,17 @@ impl Ring {
             }
         })?;
         let arenas = ManuallyDrop::new(Arenas::new(slots, places));
-        let features = Features { close_by_rst: false, bind };
-        let chain = Vec::with_capacity(CHAIN_OPS_MAX);
-        let named = (0..slots).map(|_| None).collect();
-        let mut ring =
-            Self { uring, arenas, outstanding: 0, features, enter_count: 0, chain, named };
-        ring.features.close_by_rst = ring.try_linger()?;
+        let mut ring = Self {
+            uring,
+            arenas,
+            outstanding: 0,
+            features: Features { socket_options: false, bind },
+            kept: Kept::new(slots),
+            enter_count: 0,
+            chain: Vec::with_capacity(CHAIN_OPS_MAX),
+            named: (0..slots).map(|_| None).collect(),
+        };
+        ring.features.socket_options = ring.try_option()?;
         ring.features.check(places.iter().flatten().copied())?;
         Ok(ring)
     }
@@ -113,24 +117,24 @@ impl Ring {
         let last = route.first_chain_end();
         let memory = self.arenas.target(target);
         let told = &memory.settings;
-        let by_rst = told.close == CloseMode::Rst && self.features.close_by_rst;
+        let acks_late = route == Route::Exchange && self.puts_acks_off(target);
+        let kind = if route == Route::Named { None } else { memory.kept_kind(acks_late) };
         let mut chain = std::mem::take(&mut self.chain);
         let mut link = |entry, step| chain.push(linked(entry, step, last, &tag));
-        if route != Route::Named {
-            link(socket(slot.0, &memory.address), Step::Socket);
-        }
-        for option in &told.options {
-            link(set_option(slot.0, option), Step::Option);
-        }
-        if by_rst {
-            link(linger(slot.0), Step::Option);
-        }
-        if route == Route::Exchange && self.puts_acks_off(target) {
-            link(no_quick_ack(slot.0), Step::Option);
-        }
-        if let Some(source) = &told.source {
-            let (pointer, length) = source.parts();
-            link(opcode::Bind::new(slot, pointer, length).build(), Step::Bind);
+        if !self.kept.has(slot.0, kind) {
+            if route != Route::Named {
+                link(socket(slot.0, &memory.address), Step::Socket);
+            }
+            for option in &told.options {
+                link(set_option(slot.0, option), Step::Option);
+            }
+            if acks_late {
+                link(defer_ack(slot.0), Step::Option);
+            }
+            if let Some(source) = &told.source {
+                let (pointer, length) = source.parts();
+                link(opcode::Bind::new(slot, pointer, length).build(), Step::Bind);
+            }
         }
         let (pointer, length) = memory.address.parts();
         link(opcode::Connect::new(slot, pointer, length).build(), Step::Connect);
@@ -138,7 +142,9 @@ impl Ring {
             link(self.send(target, slot), Step::Send);
             link(self.receive(slot.0), Step::Receive);
         }
-        self.push_chained(chain)
+        self.push_chained(chain)?;
+        self.kept.begin(slot.0, kind);
+        Ok(())
     }
 
     /// Opens the socket of a probe whose own address will be asked for. In the ring it stands where
@@ -221,8 +227,7 @@ impl Ring {
         if self.puts_acks_off(target) {
             // By the read's own tag: should it fail, the read has.
             let flags = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
-            let told = set_static(tag.slot, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &QUICK_ACK);
-            self.push(&[told.user_data(tag.pack()).flags(flags), read])?;
+            self.push(&[quick_ack(tag.slot).user_data(tag.pack()).flags(flags), read])?;
         } else {
             self.push(&[read])?;
         }
@@ -232,16 +237,43 @@ impl Ring {
 
     /// Whether ACKs of connections to this target wait for something to go with.
     fn puts_acks_off(&self, target: u32) -> bool {
-        self.features.close_by_rst && self.arenas.target(target).speaks_first()
+        self.features.socket_options && self.arenas.target(target).speaks_first()
     }
 
-    /// Pushes the close of the slot's direct descriptor.
-    pub(super) fn push_close(&mut self, tag: Tag) -> Result<(), RingFull> {
-        let close = opcode::Close::new(Fixed(tag.slot)).build().user_data(tag.pack());
-        self.push(&[close])?;
-        self.named[tag.slot as usize] = None;
+    /// Pushes what ends the slot's connection; says by which step it will be answered. By RST where
+    /// that is asked for: a connect to nowhere is what TCP's ABORT is to the kernel
+    /// (`tcp_disconnect`). The socket can then connect anew, and is left to the slot's next probe.
+    pub(super) fn push_close(
+        &mut self,
+        target: u32,
+        tag: impl Fn(Step) -> Tag,
+    ) -> Result<Step, RingFull> {
+        let slot = tag(Step::Close).slot;
+        let memory = self.arenas.target(target);
+        let by_rst = memory.settings.close == CloseMode::Rst && memory.address.is_inet();
+        let reset = |step| reset(slot).user_data(tag(step).pack());
+        let close = opcode::Close::new(Fixed(slot)).build().user_data(tag(Step::Close).pack());
+        let answer = if self.kept.stays(slot) {
+            self.push(&[reset(Step::Keep)])?;
+            Step::Keep
+        } else {
+            if by_rst {
+                // The close is to come whatever the reset says: that there is no socket, at worst.
+                let flags = squeue::Flags::IO_HARDLINK | squeue::Flags::SKIP_SUCCESS;
+                self.push(&[reset(Step::Reset).flags(flags), close])?;
+            } else {
+                self.push(&[close])?;
+            }
+            Step::Close
+        };
+        self.named[slot as usize] = None;
         self.outstanding += 1;
-        Ok(())
+        Ok(answer)
+    }
+
+    /// The slot's socket is to go after all when its connection is ended.
+    pub(super) fn keep_no_more(&mut self, slot: u32) {
+        self.kept.spoil(slot);
     }
 
     /// Pushes a cancel of the operation that carries `victim`. It posts a completion only when it
@@ -287,8 +319,12 @@ impl Ring {
     pub(super) fn pop_completion(&mut self) -> Option<(Option<Tag>, i32)> {
         let entry = self.uring.completion().next()?;
         let tag = Tag::unpack(entry.user_data());
-        if tag.is_some_and(|tag| tag.step != Step::Cancel) {
-            self.outstanding = self.outstanding.saturating_sub(1);
+        if let Some(tag) = tag {
+            let awaited = !matches!(tag.step, Step::Cancel | Step::Reset);
+            self.outstanding = self.outstanding.saturating_sub(u32::from(awaited));
+            if entry.result() < 0 && tag.step.makes_a_socket() {
+                self.kept.spoil(tag.slot);
+            }
         }
         Some((tag, entry.result()))
     }
@@ -333,20 +369,21 @@ impl Ring {
     }
 
     /// Whether socket options can be set through the ring (6.7): tried, since no list tells.
-    fn try_linger(&mut self) -> Result<bool, EngineError> {
+    fn try_option(&mut self) -> Result<bool, EngineError> {
         let tag = |step| Tag { slot: 0, generation: 0, step }.pack();
         let entries = [
             socket(0, &raw_source([127, 0, 0, 1].into())).user_data(tag(Step::Socket)),
-            linger(0).user_data(tag(Step::Option)),
+            defer_ack(0).user_data(tag(Step::Option)),
             opcode::Close::new(Fixed(0)).build().user_data(tag(Step::Close)),
         ];
+        let mut settable = false;
         for entry in entries {
             self.push(&[entry]).expect("an empty ring has room for one entry");
             self.submit_and_wait(1, None, Duration::from_secs(5))?;
             let answer = self.pop_completion();
             let (tag, result) = answer.ok_or_else(|| EngineError::missing("direct sockets"))?;
             match tag.map(|tag| tag.step) {
-                Some(Step::Option) => self.features.close_by_rst = result == 0,
+                Some(Step::Option) => settable = result == 0,
                 Some(Step::Socket) if result < 0 => {
                     let source = io::Error::from_raw_os_error(-result);
                     return Err(EngineError::Call { call: "making a socket", source });
@@ -354,7 +391,7 @@ impl Ring {
                 _ => {}
             }
         }
-        Ok(self.features.close_by_rst)
+        Ok(settable)
     }
 }
 
@@ -423,44 +460,4 @@ fn set_up(slots: u32) -> Result<(IoUring, bool), EngineError> {
         }
     }
     Ok((uring, probe.is_supported(opcode::Bind::CODE)))
-}
-
-/// An operation of a chain that ends with `last`.
-fn linked(
-    entry: squeue::Entry,
-    step: Step,
-    last: Step,
-    tag: impl Fn(Step) -> Tag,
-) -> squeue::Entry {
-    let entry = entry.user_data(tag(step).pack());
-    if step == last {
-        return entry;
-    }
-    entry.flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS)
-}
-
-fn socket(slot: u32, address: &RawAddress) -> squeue::Entry {
-    let place = DestinationSlot::try_from_slot_target(slot).expect("slots are below 2^31");
-    opcode::Socket::new(address.domain(), libc::SOCK_STREAM, address.protocol())
-        .file_index(Some(place))
-        .build()
-}
-
-fn set_option(slot: u32, option: &RawOption) -> squeue::Entry {
-    let (pointer, length) = (option.value.as_ptr(), option.value.len() as u32);
-    let (level, name) = (option.level as u32, option.name as u32);
-    opcode::SetSockOpt::new(Fixed(slot), level, name, pointer.cast(), length).build()
-}
-
-fn linger(slot: u32) -> squeue::Entry {
-    set_static(slot, libc::SOL_SOCKET, libc::SO_LINGER, &LINGER)
-}
-
-fn no_quick_ack(slot: u32) -> squeue::Entry {
-    set_static(slot, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &NO_QUICK_ACK)
-}
-
-fn set_static<T>(slot: u32, level: i32, name: i32, value: &'static T) -> squeue::Entry {
-    let (pointer, length) = (std::ptr::from_ref(value).cast(), size_of::<T>() as u32);
-    opcode::SetSockOpt::new(Fixed(slot), level as u32, name as u32, pointer, length).build()
 }
