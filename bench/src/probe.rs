@@ -8,6 +8,7 @@ use sickbay_lab::namespace::Namespace;
 use sickbay_lab::private;
 
 use crate::report::Report;
+use bare::Sockets;
 use subject::{Subject, Window};
 use targets::Kind;
 
@@ -34,7 +35,8 @@ within a round, medians over the rounds. Full speed: more is due than can be don
 fresh connection and, for HTTP, a whole response that the farm gave; its CPU time is the \
 subject's user and system time, with the softirqs that run in it, so the TCP stack's and the \
 farm's own part are in every subject's figure alike. sickbay's engine closes by RST, as by \
-default, and its sink counts and publishes nothing.";
+default, and its sink counts and publishes nothing. The bare loop does what the engine asks of the \
+kernel and decides nothing; beside it one that makes a socket for each probe, as all others do.";
 
 /// Probes in flight of those that keep a number of them.
 const IN_FLIGHT: u32 = 128;
@@ -120,7 +122,8 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
 fn compare(stage: &Stage, report: &mut Report) -> Result<f64> {
     let Stage { home, farm, cpu, extent } = stage;
     let what = (extent.sizes[0], Kind::Http);
-    let bare = bare::start(home, *cpu, what, IN_FLIGHT)?;
+    let bare = bare::start(home, *cpu, what, IN_FLIGHT, Sockets::Kept)?;
+    let fresh = bare::start(home, *cpu, what, IN_FLIGHT, Sockets::Fresh)?;
     let ceiling = bare.window(farm, extent.window)?.per_cpu_second(false);
     let (own, _) = prober::start(home, *cpu, what, interval_ns(what.0, ceiling), IN_FLIGHT)?;
     let tokio = baseline::start(home, *cpu, what, IN_FLIGHT)?;
@@ -136,14 +139,15 @@ fn compare(stage: &Stage, report: &mut Report) -> Result<f64> {
     varnish.hand_over_to_child()?;
     varnish.pause()?;
 
-    let others: [(&str, &str, &Subject, u32); 4] = [
+    let others: [(&str, &str, &Subject, u32); 5] = [
         ("bare loop", "ratio_bare", &bare, what.0),
+        ("bare, new sockets", "ratio_bare_fresh", &fresh, what.0),
         ("tokio-uring", "ratio_tokio_uring", &tokio, what.0),
         ("HAProxy", "ratio_haproxy", &haproxy, extent.haproxy_servers),
         ("varnishd", "ratio_varnish", &varnish, extent.varnish_backends),
     ];
     let mut own_windows = Vec::new();
-    let mut windows: [Vec<Window>; 4] = Default::default();
+    let mut windows: [Vec<Window>; 5] = Default::default();
     for _ in 0..extent.rounds {
         own_windows.push(own.window(farm, extent.window)?);
         for (windows, (_, _, subject, _)) in windows.iter_mut().zip(&others) {
@@ -163,7 +167,7 @@ fn compare(stage: &Stage, report: &mut Report) -> Result<f64> {
     }
     promise_ratios(report);
     let ceiling = median(windows[0].iter().map(|it| it.per_cpu_second(false)).collect());
-    for subject in [own, bare, tokio, haproxy, varnish] {
+    for subject in [own, bare, fresh, tokio, haproxy, varnish] {
         subject.stop()?;
     }
     Ok(ceiling)
@@ -193,7 +197,7 @@ fn full_speed(
     let faster = if kind.is_tcp() { 2.5 } else { 1.0 };
     let interval_ns = interval_ns(count, ceiling * faster);
     let (own, gauge) = prober::start(home, *cpu, (count, kind), interval_ns, IN_FLIGHT)?;
-    let bare = bare::start(home, *cpu, (count, kind), IN_FLIGHT)?;
+    let bare = bare::start(home, *cpu, (count, kind), IN_FLIGHT, Sockets::Kept)?;
     // Every target once: what is touched for the first time is not what is measured.
     own.window(farm, Duration::from_nanos(interval_ns).min(extent.window * 4))?;
     let (mut own_windows, mut bare_windows) = (Vec::new(), Vec::new());

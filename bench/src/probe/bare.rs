@@ -1,7 +1,7 @@
 //! A bare loop of linked operations: what a probe costs when nothing is decided. Sockets, options,
-//! order and number of operations are the engine's; deadlines are kept in the order of their starts
-//! and enforced by a cancel. No schedule, no parser (a response is good when it begins with
-//! `HTTP/1.1 200`), no register.
+//! order and number of operations are the engine's, or those of a prober that makes a socket for
+//! each probe; deadlines are kept in the order of their starts and enforced by a cancel. No schedule,
+//! no parser (a response is good when it begins with `HTTP/1.1 200`), no register.
 #![expect(unsafe_code, reason = "io_uring reads and writes memory that the entries point to")]
 
 use std::collections::VecDeque;
@@ -30,11 +30,22 @@ const BATCH: Duration = Duration::from_micros(200);
 const LINGER: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
 static RST: libc::linger = LINGER;
 static NO_QUICK_ACK: i32 = 0;
+static DEFER: i32 = 1;
+static NOWHERE: libc::sockaddr = libc::sockaddr { sa_family: 0, sa_data: [0; 14] };
 
 /// The last operation of a probe, or one that failed.
 const PROBE: u64 = 1 << 32;
 const CLOSE: u64 = 2 << 32;
 const CANCEL: u64 = 3 << 32;
+
+/// What becomes of a probe's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sockets {
+    /// It is reset, and connects again: as the engine does it.
+    Kept,
+    /// It is closed by RST, and the next probe makes one.
+    Fresh,
+}
 
 /// Starts one over so many targets, with so many probes in flight; it stands still.
 pub(crate) fn start(
@@ -42,8 +53,11 @@ pub(crate) fn start(
     cpu: usize,
     (count, kind): (u32, Kind),
     slot_count: u32,
+    sockets: Sockets,
 ) -> Result<Subject> {
-    Subject::thread("bare", home, cpu, move |gate| Loop::new(count, kind, slot_count)?.run(gate))
+    Subject::thread("bare", home, cpu, move |gate| {
+        Loop::new(count, kind, slot_count, sockets)?.run(gate)
+    })
 }
 
 struct Loop {
@@ -53,8 +67,10 @@ struct Loop {
     requests: Box<[Box<[u8]>]>,
     buffers: Box<[[u8; 2048]]>,
     next_target: usize,
-    /// Starts of a slot, and whether its probe is under way.
-    slots: Box<[(u32, bool)]>,
+    sockets: Sockets,
+    slots: Box<[Slot]>,
+    /// The chain that is being made.
+    chain: Vec<squeue::Entry>,
     /// When a start has its deadline; some are over by then.
     deadlines: VecDeque<(u64, u32, u32)>,
     /// Slots that are free, or are to be closed.
@@ -64,8 +80,16 @@ struct Loop {
     good: u64,
 }
 
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    /// Probes begun in it.
+    starts: u32,
+    under_way: bool,
+    has_socket: bool,
+}
+
 impl Loop {
-    fn new(count: u32, kind: Kind, slot_count: u32) -> Result<Self> {
+    fn new(count: u32, kind: Kind, slot_count: u32, sockets: Sockets) -> Result<Self> {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -84,7 +108,9 @@ impl Loop {
             requests: (0..count).map(|index| request(index).into_bytes().into()).collect(),
             buffers: vec![[0; 2048]; slot_count as usize].into(),
             next_target: 0,
-            slots: vec![(0, false); slot_count as usize].into(),
+            sockets,
+            slots: vec![Slot::default(); slot_count as usize].into(),
+            chain: Vec::with_capacity(CHAIN),
             deadlines: VecDeque::with_capacity(4 * slot_count as usize),
             free: (0..slot_count).collect(),
             ended: Vec::with_capacity(slot_count as usize),
@@ -156,7 +182,7 @@ impl Loop {
                     };
                     self.good += u64::from(good);
                     self.failed += u64::from(!good);
-                    self.slots[slot as usize].1 = false;
+                    self.slots[slot as usize].under_way = false;
                     self.ended.push(slot);
                 }
                 CLOSE => self.free.push(slot),
@@ -171,7 +197,8 @@ impl Loop {
         while let Some((deadline_ns, slot, start)) = self.deadlines.front().copied()
             && deadline_ns <= now
         {
-            if self.slots[slot as usize] == (start, true) {
+            let Slot { starts, under_way, .. } = self.slots[slot as usize];
+            if starts == start && under_way {
                 if self.room() == 0 {
                     return Ok(());
                 }
@@ -187,8 +214,14 @@ impl Loop {
         while 0 < self.room()
             && let Some(slot) = self.ended.pop()
         {
-            let close = opcode::Close::new(Fixed(slot)).build();
-            self.push(&[close.user_data(CLOSE | u64::from(slot))])?;
+            let end = match self.sockets {
+                Sockets::Kept => {
+                    let length = size_of_val(&NOWHERE) as libc::socklen_t;
+                    opcode::Connect::new(Fixed(slot), &raw const NOWHERE, length).build()
+                }
+                Sockets::Fresh => opcode::Close::new(Fixed(slot)).build(),
+            };
+            self.push(&[end.user_data(CLOSE | u64::from(slot))])?;
         }
         Ok(())
     }
@@ -202,16 +235,22 @@ impl Loop {
             entry.user_data(PROBE | u64::from(slot)).flags(flags)
         };
         let last = |entry: squeue::Entry| entry.user_data(PROBE | u64::from(slot));
-        let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP)
-            .file_index(Some(place))
-            .build();
-        let rst = option(slot, libc::SOL_SOCKET, libc::SO_LINGER, &RST);
+        let entry = &mut self.slots[slot as usize];
+        let is_new = self.sockets == Sockets::Fresh || !entry.has_socket;
+        *entry = Slot { starts: entry.starts.wrapping_add(1), under_way: true, has_socket: true };
+        let starts = entry.starts;
+        let mut chain = std::mem::take(&mut self.chain);
+        chain.clear();
+        if is_new {
+            let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP);
+            chain.push(linked(socket.file_index(Some(place)).build()));
+            chain.extend(self.options(slot).into_iter().flatten().map(linked));
+        }
         let address = &self.addresses[target];
         let connect = opcode::Connect::new(Fixed(slot), address.as_ptr(), address.len()).build();
         if self.kind == Kind::Tcp {
-            self.push(&[linked(socket), linked(rst), last(connect)])?;
+            chain.push(last(connect));
         } else {
-            let quiet = option(slot, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &NO_QUICK_ACK);
             let request = &self.requests[target];
             let length = u32::try_from(request.len()).expect("a request is short");
             let send = opcode::Send::new(Fixed(slot), request.as_ptr(), length)
@@ -219,15 +258,23 @@ impl Loop {
                 .build();
             let buffer = self.buffers[slot as usize].as_mut_ptr();
             let receive = opcode::Recv::new(Fixed(slot), buffer, 2048).build();
-            let chain = [socket, rst, quiet, connect, send].map(linked);
-            let [a, b, c, d, e] = chain;
-            let quick = [a, b, c, d, e, last(receive)];
-            self.push(&quick)?;
+            chain.extend([linked(connect), linked(send), last(receive)]);
         }
-        let entry = &mut self.slots[slot as usize];
-        *entry = (entry.0.wrapping_add(1), true);
-        self.deadlines.push_back((monotonic_now() + TIMEOUT_NS, slot, entry.0));
+        self.push(&chain)?;
+        self.chain = chain;
+        self.deadlines.push_back((monotonic_now() + TIMEOUT_NS, slot, starts));
         Ok(())
+    }
+
+    /// What a new socket is told: how its close is to end, and to put its ACKs off.
+    fn options(&self, slot: u32) -> [Option<squeue::Entry>; 2] {
+        let tcp = libc::IPPROTO_TCP;
+        let late = match self.sockets {
+            Sockets::Kept => option(slot, tcp, libc::TCP_DEFER_ACCEPT, &DEFER),
+            Sockets::Fresh => option(slot, tcp, libc::TCP_QUICKACK, &NO_QUICK_ACK),
+        };
+        let rst = option(slot, libc::SOL_SOCKET, libc::SO_LINGER, &RST);
+        [(self.sockets == Sockets::Fresh).then_some(rst), (self.kind == Kind::Http).then_some(late)]
     }
 
     fn push(&mut self, entries: &[squeue::Entry]) -> Result<()> {
