@@ -39,7 +39,7 @@ enum Members {
     Benches(&'static [&'static str]),
 }
 
-/// All suites, the quick ones first.
+/// All suites, the quick ones first, those that measure last, when nothing runs beside them.
 pub(crate) const SUITES: [Suite; 10] = [
     Suite {
         name: "unit",
@@ -84,6 +84,12 @@ pub(crate) const SUITES: [Suite; 10] = [
         members: Members::Named(&["policies"]),
     },
     Suite {
+        name: "kernel-6.1",
+        what: "programs, maps and rings under Debian 12's own kernel, emulated",
+        budget: Duration::from_secs(900),
+        members: Members::OldestKernel,
+    },
+    Suite {
         name: "scale",
         what: "10,000 targets on one core",
         budget: Duration::from_secs(180),
@@ -94,12 +100,6 @@ pub(crate) const SUITES: [Suite; 10] = [
         what: "the quick form of each bench: ratios to peers, with a wide margin",
         budget: Duration::from_secs(600),
         members: Members::Benches(&["probe", "publish", "steer", "converge"]),
-    },
-    Suite {
-        name: "kernel-6.1",
-        what: "programs, maps and rings under Debian 12's own kernel, emulated",
-        budget: Duration::from_secs(900),
-        members: Members::OldestKernel,
     },
 ];
 
@@ -125,36 +125,47 @@ impl Counts {
 }
 
 impl Suite {
-    /// Runs the suite's programs one after the other, one test at a time where they need a kernel.
+    /// Whether it can run beside others: it keeps one core busy, in a machine of its own.
+    pub(crate) const fn runs_beside(&self) -> bool {
+        matches!(self.members, Members::OldestKernel)
+    }
+
+    /// Runs the suite's programs one after the other, one test at a time where they need a kernel;
+    /// what they print is told line by line.
     ///
     /// # Errors
     /// When a program cannot be started.
-    pub(crate) fn run(&self, built: &Built, only: Option<&str>) -> Result<Counts> {
+    pub(crate) fn run(
+        &self,
+        built: &Built,
+        only: Option<&str>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Counts> {
         let deadline = Instant::now() + self.budget;
         if matches!(self.members, Members::OldestKernel) {
-            return run_machine(vm::command(built, only)?, deadline);
+            return run_machine(vm::command(built, only)?, deadline, say);
         }
         if let Members::Benches(names) = self.members {
-            return run_benches(names, only, deadline);
+            return run_benches(names, only, deadline, say);
         }
         let mut sum = Counts::default();
         for program in built.programs.iter().filter(|program| self.has(program)) {
-            println!("-- {}", program.name);
+            say(&format!("-- {}", program.name));
             let mut command = command(program, only)?;
             command.env(BINARY_VARIABLE, &built.agent);
-            let counts = run_program(command, deadline, &mut |_| ())?;
+            let counts = run_program(command, deadline, say)?;
             if program.privileged && only.is_none() && counts == Counts::default() {
-                println!("FAILED: {} ran no test", program.name);
+                say(&format!("FAILED: {} ran no test", program.name));
                 sum.add(Counts::one_failed());
             }
             sum.add(counts);
         }
         if matches!(self.members, Members::Unprivileged) && only.is_none() {
-            println!("-- examples in the documentation");
-            sum.add(run_program(documentation(), deadline, &mut |_| ())?);
+            say("-- examples in the documentation");
+            sum.add(run_program(documentation(), deadline, say)?);
         }
         if sum == Counts::default() {
-            println!("FAILED: the suite {} ran no test", self.name);
+            say(&format!("FAILED: the suite {} ran no test", self.name));
             sum.add(Counts::one_failed());
         }
         Ok(sum)
@@ -193,19 +204,24 @@ fn documentation() -> Command {
 
 /// Builds the benches as they are released, and runs the quick form of each, which fails when a
 /// promise is broken.
-fn run_benches(names: &[&str], only: Option<&str>, deadline: Instant) -> Result<Counts> {
+fn run_benches(
+    names: &[&str],
+    only: Option<&str>,
+    deadline: Instant,
+    say: &mut dyn FnMut(&str),
+) -> Result<Counts> {
     let program = bench::build()?;
     let mut sum = Counts::default();
     for name in names.iter().filter(|name| only.is_none_or(|only| name.contains(only))) {
-        println!("-- {name}");
+        say(&format!("-- {name}"));
         let mut command = bench::command(&program, &[(*name).into(), "--quick".into()])?;
         command.stdin(Stdio::null());
-        let counts = run_program(command, deadline, &mut |_| ())?;
+        let counts = run_program(command, deadline, say)?;
         let passed = u64::from(counts == Counts::default());
         sum.add(Counts { passed, failed: counts.failed });
     }
     if sum == Counts::default() {
-        println!("FAILED: no bench is called so");
+        say("FAILED: no bench is called so");
         sum.add(Counts::one_failed());
     }
     Ok(sum)
@@ -213,21 +229,24 @@ fn run_benches(names: &[&str], only: Option<&str>, deadline: Instant) -> Result<
 
 /// Runs the machine of another kernel. It must say itself that it came to the end: one that dies
 /// on the way ends like one that is done, and has run fewer tests.
-fn run_machine(command: Command, deadline: Instant) -> Result<Counts> {
+fn run_machine(command: Command, deadline: Instant, say: &mut dyn FnMut(&str)) -> Result<Counts> {
     let mut done = false;
-    let mut counts = run_program(command, deadline, &mut |line| done |= line.trim() == vm::DONE)?;
+    let mut counts = run_program(command, deadline, &mut |line| {
+        done |= line.trim() == vm::DONE;
+        say(line);
+    })?;
     if !done {
-        println!("FAILED: the machine ended before every program had run");
+        say("FAILED: the machine ended before every program had run");
         counts.add(Counts::one_failed());
     }
     Ok(counts)
 }
 
-/// Runs one program, shows what it prints, and reads its summaries.
+/// Runs one program, says what it prints, and reads its summaries.
 fn run_program(
     mut command: Command,
     deadline: Instant,
-    on_line: &mut dyn FnMut(&str),
+    say: &mut dyn FnMut(&str),
 ) -> Result<Counts> {
     let program = command.get_program().to_owned();
     let mut child = command
@@ -240,13 +259,12 @@ fn run_program(
     loop {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
-                println!("{line}");
-                on_line(&line);
+                say(&line);
                 counts.add(summary(&line).unwrap_or_default());
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                println!("FAILED: the suite's budget is spent");
+                say("FAILED: the suite's budget is spent");
                 child.kill()?;
                 child.wait()?;
                 counts.add(Counts::one_failed());
@@ -256,7 +274,7 @@ fn run_program(
     }
     let status = child.wait()?;
     if !status.success() && counts.failed == 0 {
-        println!("FAILED: {} ended with {status}", program.display());
+        say(&format!("FAILED: {} ended with {status}", program.display()));
         counts.add(Counts::one_failed());
     }
     Ok(counts)
@@ -356,7 +374,7 @@ mod tests {
         let said = |text: &str| {
             let mut command = Command::new("echo");
             command.args(["-e", text]);
-            run_machine(command, deadline).unwrap()
+            run_machine(command, deadline, &mut |_| ()).unwrap()
         };
         let summary = "test result: ok. 2 passed; 0 failed; 0 ignored";
         let whole = format!("{summary}\\n{}", vm::DONE);
