@@ -18,6 +18,8 @@ mod xdp;
 
 /// Whether the decision asks for a backend's bits; `untested.rs`, a bench's, does not.
 const ASKS_FOR_HEALTH: bool = true;
+/// Whether packets of every interface are steered; `idle.rs`, a test's, only plays that it does.
+const STEERS_EVERYWHERE: bool = true;
 
 /// On the host this crate is compiled for its lints only.
 #[cfg(not(target_arch = "bpf"))]

@@ -15,6 +15,8 @@ mod xdp;
 
 /// See its namesake in `main.rs`.
 const ASKS_FOR_HEALTH: bool = false;
+/// See its namesake in `main.rs`.
+const STEERS_EVERYWHERE: bool = true;
 
 /// On the host this crate is compiled for its lints only.
 #[cfg(not(target_arch = "bpf"))]

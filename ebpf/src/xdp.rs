@@ -21,9 +21,15 @@ use crate::packet::{Bytes, Context, empty};
 use crate::tables::Maps;
 use crate::tables::calls::{CountedStep, decide};
 
+/// The index of a network namespace's loopback, by which the packets of a test-run come.
+const LOOPBACK: usize = 1;
+
 /// Steers a packet that an interface's driver received.
 #[xdp]
 pub(crate) fn sickbay_xdp(ctx: XdpContext) -> u32 {
+    if !crate::STEERS_EVERYWHERE && ctx.ingress_ifindex() != LOOPBACK {
+        return XDP_PASS;
+    }
     let mut room = MaybeUninit::uninit();
     let headers = empty(&mut room);
     let unread = read(&Bytes::of(ctx.ctx), headers);

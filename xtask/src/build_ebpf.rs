@@ -26,12 +26,16 @@ const LINKER_VERSION: &str = "0.13.0";
 /// The LLVM releases that this bpf-linker can be built against.
 const LINKER_LLVM: std::ops::RangeInclusive<u32> = 21..=23;
 const TARGET: &str = "bpfel-unknown-none";
+/// Types for the verifier, which the linker makes out of what a debugger would read.
+const FLAGS: &str = "-C debuginfo=2 -C link-arg=--btf";
 /// The binaries of the package, and the objects they become.
-const OBJECTS: [(&str, &str); 6] = [
+const OBJECTS: [(&str, &str); 8] = [
     ("sickbay-ebpf", "sickbay.bpf.o"),
     ("sickbay-meter", "meter.bpf.o"),
     ("sickbay-replay", "replay.bpf.o"),
     ("sickbay-untested", "untested.bpf.o"),
+    ("sickbay-blind", "blind.bpf.o"),
+    ("sickbay-idle", "idle.bpf.o"),
     ("sickbay-peer", "peer.bpf.o"),
     ("sickbay-farm", "farm.bpf.o"),
 ];
@@ -43,27 +47,8 @@ const OBJECTS: [(&str, &str); 6] = [
 /// No rustc with its library source, no bpf-linker nor an LLVM to build it with (the message names
 /// the packages to install), or a failed build.
 pub(crate) fn run() -> Result<()> {
-    let toolchains = toolchains();
-    let Some((toolchain, linker)) = choose(&toolchains) else {
-        let names: Vec<&str> = missing_packages().iter().map(|package| package.0).collect();
-        bail!(
-            "no rustc with its library source, or no bpf-linker for it; mend: \
-             `apt-get install {}`, or rustup's nightly with rust-src and a bpf-linker on PATH",
-            names.join(" ")
-        );
-    };
-    println!("rustc:      {}", toolchain.description);
-    let linker = match linker {
-        Linker::Found { path, version } => {
-            println!("bpf-linker: {version}");
-            path
-        }
-        Linker::Buildable { llvm, prefix } => {
-            println!("bpf-linker: {LINKER_VERSION}, built now against LLVM {llvm}");
-            install_linker(llvm, &prefix)?
-        }
-    };
-    compile(toolchain, &linker)?;
+    let build = Build { project: workspace_directory(), into: build_directory(), flags: FLAGS };
+    build.run()?;
     for (binary, object) in OBJECTS {
         let from = build_directory().join(TARGET).join("release").join(binary);
         let to = object_path(object);
@@ -71,6 +56,87 @@ pub(crate) fn run() -> Result<()> {
         println!("object:     {} ({} bytes)", to.display(), fs::metadata(&to)?.len());
     }
     Ok(())
+}
+
+/// Builds the steering object of another checkout of the project, which stays as it is; where the
+/// object is. No path of this machine is in it.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn build_at(project: &Path) -> Result<PathBuf> {
+    let into = target_directory().join("bpf/earlier");
+    let cargo_home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|it| it + "/.cargo"));
+    let flags = format!(
+        "{FLAGS} --remap-path-prefix={}=sickbay --remap-path-prefix={}=cargo",
+        project.display(),
+        cargo_home.context("neither CARGO_HOME nor HOME is set")?
+    );
+    Build { project, into: into.clone(), flags: &flags }.run()?;
+    Ok(into.join(TARGET).join("release").join(OBJECTS[0].0))
+}
+
+/// A tool of the LLVM that the linker is built against.
+pub(crate) fn llvm_tool(name: &str) -> Option<PathBuf> {
+    let prefix = LINKER_LLVM
+        .filter_map(|major| output(format!("llvm-config-{major}"), &["--prefix"]))
+        .next()?;
+    Some(Path::new(&prefix).join("bin").join(name))
+}
+
+/// One build of the package's binaries.
+struct Build<'a> {
+    /// Where the project is checked out.
+    project: &'a Path,
+    /// The target directory.
+    into: PathBuf,
+    flags: &'a str,
+}
+
+impl Build<'_> {
+    fn run(&self) -> Result<()> {
+        let toolchains = toolchains();
+        let Some((toolchain, linker)) = choose(&toolchains) else {
+            let names: Vec<&str> = missing_packages().iter().map(|package| package.0).collect();
+            bail!(
+                "no rustc with its library source, or no bpf-linker for it; mend: \
+                 `apt-get install {}`, or rustup's nightly with rust-src and a bpf-linker on PATH",
+                names.join(" ")
+            );
+        };
+        println!("rustc:      {}", toolchain.description);
+        let linker = match linker {
+            Linker::Found { path, version } => {
+                println!("bpf-linker: {version}");
+                path
+            }
+            Linker::Buildable { llvm, prefix } => {
+                println!("bpf-linker: {LINKER_VERSION}, built now against LLVM {llvm}");
+                install_linker(llvm, &prefix)?
+            }
+        };
+        self.compile(toolchain, &linker)
+    }
+
+    fn compile(&self, toolchain: &Toolchain, linker: &Path) -> Result<()> {
+        let status = Command::new(&toolchain.cargo)
+            .args(["build", "--quiet", "--package", "sickbay-ebpf", "--bins", "--release"])
+            .args(["--target", TARGET, "-Z", "build-std=core", "--target-dir"])
+            .arg(&self.into)
+            .current_dir(self.project)
+            // The outer cargo's choices of toolchain and flags do not hold for this target.
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .env_remove("RUSTC_WRAPPER")
+            .env("RUSTC", &toolchain.rustc)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTFLAGS", self.flags)
+            .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", linker)
+            .status()
+            .with_context(|| format!("running {}", toolchain.cargo.display()))?;
+        ensure!(status.success(), "building the kernel objects failed; the output above says why");
+        Ok(())
+    }
 }
 
 /// The Debian packages that this machine lacks for building the objects, each with its reason.
@@ -191,26 +257,6 @@ fn install_linker(llvm: u32, prefix: &str) -> Result<PathBuf> {
         .context("running cargo install bpf-linker")?;
     ensure!(status.success(), "cargo install bpf-linker failed; its output above says why");
     Ok(tools_directory().join("bin/bpf-linker"))
-}
-
-fn compile(toolchain: &Toolchain, linker: &Path) -> Result<()> {
-    let status = Command::new(&toolchain.cargo)
-        .args(["build", "--quiet", "--package", "sickbay-ebpf", "--bins", "--release"])
-        .args(["--target", TARGET, "-Z", "build-std=core", "--target-dir"])
-        .arg(build_directory())
-        .current_dir(workspace_directory())
-        // The outer cargo's choices of toolchain and flags do not hold for this target.
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env_remove("RUSTUP_TOOLCHAIN")
-        .env_remove("RUSTC_WRAPPER")
-        .env("RUSTC", &toolchain.rustc)
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("RUSTFLAGS", "-C debuginfo=2 -C link-arg=--btf")
-        .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", linker)
-        .status()
-        .with_context(|| format!("running {}", toolchain.cargo.display()))?;
-    ensure!(status.success(), "building the kernel objects failed; the output above says why");
-    Ok(())
 }
 
 /// What the command prints, trimmed; `None` when it is not there or fails.

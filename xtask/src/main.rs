@@ -12,6 +12,8 @@ mod ci;
 mod demo;
 /// `cargo xtask dist`: a Debian package.
 mod dist;
+/// `cargo xtask earlier-object`: what the tests of upgrades upgrade from.
+mod earlier_object;
 /// `cargo xtask fuzz`: parsers under libFuzzer, the corpus kept.
 mod fuzz;
 /// What runs as process 1 of a private environment.
@@ -45,6 +47,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Build a Debian package: binary, unit, manual pages, completions
     Dist(dist::Arguments),
+    /// Build the kernel object of an earlier commit, from which the tests upgrade
+    EarlierObject(earlier_object::Arguments),
     /// Fuzz the parsers, and keep the corpus that the unit suite replays
     Fuzz(fuzz::Arguments),
     /// What CI runs: format, lint, then every test
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),
+        Command::EarlierObject(arguments) => earlier_object::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Ci => ci::run(),
         Command::Inside(command) => inside::run(&command),
