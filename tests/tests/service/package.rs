@@ -12,10 +12,11 @@ use sickbay_tests::figures::show;
 use super::Service;
 
 /// Every file of the package but its manual pages.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "/etc/default/sickbay",
     "/usr/bin/sickbay",
     "/usr/lib/systemd/system/sickbay.service",
+    "/usr/lib/systemd/system/sickbay@.service",
     "/usr/share/bash-completion/completions/sickbay",
     "/usr/share/doc/sickbay/changelog.gz",
     "/usr/share/doc/sickbay/configuration.md",
@@ -144,11 +145,15 @@ fn check_installed(root: &Root) {
                      COMP_CWORD=1; _sickbay sickbay ba sickbay; echo \"${COMPREPLY[@]}\"";
     assert_eq!(root.run(&["bash", "-c", completed]), "backend\n");
     root.run(&["sickbay", "check", "-c", "/usr/share/doc/sickbay/examples/sickbay.toml"]);
-    let unit = "/usr/lib/systemd/system/sickbay.service";
-    let verified = root.try_run(&["systemd-analyze", "verify", unit]);
-    assert!(verified.status.success(), "{verified:?}");
-    let enabled = root.path("etc/systemd/system/multi-user.target.wants/sickbay.service");
-    assert!(!enabled.is_symlink(), "an installation enables nothing");
+    for unit in ["sickbay.service", "sickbay@.service"] {
+        let unit = format!("/usr/lib/systemd/system/{unit}");
+        let verified = root.try_run(&["systemd-analyze", "verify", &unit]);
+        assert!(verified.status.success(), "{verified:?}");
+    }
+    let wanted = root.path("etc/systemd/system/multi-user.target.wants");
+    let enabled = std::fs::read_dir(wanted).unwrap().map(|entry| entry.unwrap().file_name());
+    let enabled = enabled.filter(|name| name.to_string_lossy().starts_with("sickbay"));
+    assert_eq!(enabled.count(), 0, "an installation enables nothing");
 }
 
 #[test]

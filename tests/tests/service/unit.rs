@@ -9,6 +9,15 @@ use sickbay_lab::missing::only_system_calls;
 use sickbay_tests::figures::show;
 
 const UNIT: &str = include_str!("../../../agent/package/sickbay.service");
+/// One of several instances.
+const TEMPLATE: &str = include_str!("../../../agent/package/sickbay@.service");
+/// What it says otherwise than [`UNIT`], key by key.
+const OF_INSTANCE: [(&str, &str); 4] = [
+    ("Description", "Probes backends and steers flows past sick ones in the kernel (%i)"),
+    ("ConditionPathExists", "/etc/sickbay/%i.toml"),
+    ("ExecStart", "/usr/bin/sickbay run -c /etc/sickbay/%i.toml --instance %i"),
+    ("ExecReload", "/usr/bin/sickbay reload --instance %i"),
+];
 /// The worst that `systemd-analyze security` may say, of 10: what is left is root with three
 /// capabilities, the host's network, and files that this user may read.
 const EXPOSURE_MAX: f64 = 2.5;
@@ -111,6 +120,22 @@ fn unit_is_little_exposed() {
     let figure = last.split_whitespace().find_map(|word| word.parse::<f64>().ok()).unwrap();
     show(&format!("systemd-analyze security sickbay.service: {figure} of 10 (0 is best)"));
     assert!(figure <= EXPOSURE_MAX, "{report}");
+}
+
+#[test]
+fn unit_of_an_instance_differs_in_its_names_alone() {
+    let says = |unit: &'static str| {
+        let lines = unit.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut wanted = says(UNIT);
+    for (key, value) in OF_INSTANCE {
+        let line = wanted.iter_mut().find(|line| line.starts_with(&format!("{key}="))).unwrap();
+        *line = format!("{key}={value}");
+    }
+    assert_eq!(says(TEMPLATE), wanted);
+    let instances = TEMPLATE.matches("%i").count();
+    assert_eq!(instances, 5, "in no other place: {TEMPLATE}");
 }
 
 #[test]

@@ -14,8 +14,9 @@ use crate::build_ebpf;
 const DOCUMENTS: &str = "usr/share/doc/sickbay";
 const MANUAL: &str = "usr/share/man/man8";
 /// Files as they stand in the project, and where they go.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("agent/package/sickbay.service", "usr/lib/systemd/system/sickbay.service"),
+    ("agent/package/sickbay@.service", "usr/lib/systemd/system/sickbay@.service"),
     ("agent/package/default", "etc/default/sickbay"),
     ("agent/sickbay.example.toml", "usr/share/doc/sickbay/examples/sickbay.toml"),
     ("CHANGELOG.md", "usr/share/doc/sickbay/changelog"),
