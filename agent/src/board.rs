@@ -47,13 +47,13 @@ pub enum BoardError {
         /// The first word found.
         found: u64,
     },
-    /// The header was written by another version.
+    /// The header was written by a version whose layout is another.
     #[error(
-        "this board has layout version {found}, this program speaks {ABI_VERSION}: use the \
-         sickbay that started it"
+        "its maps have layout {}, this sickbay reads {}: use the version that made them",
+        version_text(*found), version_text(ABI_VERSION)
     )]
     Version {
-        /// The version found.
+        /// The version found: major:16 | minor:16.
         found: u32,
     },
     /// The stamps on the board are of another boot.
@@ -219,7 +219,7 @@ impl Board {
         self.header.load(0).unwrap_or_default()
     }
 
-    /// The header, when what stands on the board can be believed: magic, version and boot are ours.
+    /// The header, when what stands on the board can be believed: magic, layout and boot are ours.
     ///
     /// # Errors
     ///
@@ -230,9 +230,7 @@ impl Board {
         if header.magic != MAGIC {
             return Err(BoardError::Magic { found: header.magic });
         }
-        if header.abi_version != ABI_VERSION {
-            return Err(BoardError::Version { found: header.abi_version });
-        }
+        check_version(header.abi_version)?;
         let boot = boot_id().map_err(|source| BoardError::Map { name: "HEADER", source })?;
         if header.boot_id != boot { Err(BoardError::Boot) } else { Ok(header) }
     }
@@ -325,6 +323,20 @@ pub struct NextHop {
     pub source_mac: [u8; 6],
     /// The interface its packets leave by.
     pub interface_index: u32,
+}
+
+/// Whether maps of this version can be read: a minor adds, so that each of a major reads the others.
+///
+/// # Errors
+///
+/// [`BoardError::Version`]: it is of another major.
+pub(crate) fn check_version(found: u32) -> Result<(), BoardError> {
+    if found >> 16 == ABI_VERSION >> 16 { Ok(()) } else { Err(BoardError::Version { found }) }
+}
+
+/// `1.0`
+fn version_text(version: u32) -> String {
+    format!("{}.{}", version >> 16, version & 0xffff)
 }
 
 /// CLOCK_MONOTONIC_COARSE in ns: the clock of heartbeats and of `bpf_ktime_get_coarse_ns`.

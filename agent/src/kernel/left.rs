@@ -9,7 +9,7 @@ use sickbay_shared::pod::Pod;
 
 use super::pins::{MAPS_FOLDER, OLD_MAPS_FOLDER};
 use super::syscall;
-use crate::board::{Board, BoardError};
+use crate::board::{self, Board, BoardError};
 
 /// What was left, and is still in force where it is attached.
 #[derive(Debug)]
@@ -34,9 +34,13 @@ impl Left {
     /// [`BoardError::Version`]: it has another layout, so nothing of it may be believed or replaced.
     pub fn read(pin_directory: &Path) -> Result<Option<Self>, BoardError> {
         for folder in [MAPS_FOLDER, OLD_MAPS_FOLDER] {
-            match Self::of(&pin_directory.join(folder)) {
+            let maps = pin_directory.join(folder);
+            match Self::of(&maps) {
                 Ok(left) => return Ok(Some(left)),
                 Err(error @ BoardError::Version { .. }) => return Err(error),
+                Err(error) if is_whole(&maps) => {
+                    tracing::warn!("what an agent before this one left is not taken up: {error}");
+                }
                 Err(error) => tracing::debug!(folder, "nothing to take up: {error}"),
             }
         }
@@ -44,6 +48,10 @@ impl Left {
     }
 
     fn of(maps: &Path) -> Result<Self, BoardError> {
+        // First: in another layout the header itself may have another size.
+        if let Ok(version) = version_of(maps) {
+            board::check_version(version)?;
+        }
         let board = Board::open_maps(maps)?;
         let header = board.checked_header()?;
         Ok(Self {
@@ -57,8 +65,22 @@ impl Left {
 
 /// Whether the maps of a folder were laid out to the end: their header is written last.
 pub(super) fn is_whole(maps: &Path) -> bool {
-    let header: Result<Vec<Header>, _> = values(maps, abi::HEADER);
-    header.is_ok_and(|header| header.first().is_some_and(|header| header.magic == abi::MAGIC))
+    version_of(maps).is_ok()
+}
+
+/// Which layout the maps of a folder have, as every version's header says it: by its first twelve
+/// bytes. An error where nothing was laid out.
+fn version_of(maps: &Path) -> io::Result<u32> {
+    const VERSION: usize = core::mem::offset_of!(Header, abi_version);
+    let map = syscall::pinned(&maps.join(abi::HEADER))?;
+    let mut bytes = vec![0; syscall::map_info(map.as_fd())?.value_size as usize];
+    syscall::look_up(map.as_fd(), &0_u32.to_ne_bytes(), &mut bytes)?;
+    let magic = bytes.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+    let version = bytes.get(VERSION..).and_then(<[u8]>::first_chunk).copied();
+    match version {
+        Some(version) if magic == Some(abi::MAGIC) => Ok(u32::from_ne_bytes(version)),
+        _ => Err(io::Error::other("its maps have no header of sickbay's")),
+    }
 }
 
 /// Every value of an array that is pinned there.
