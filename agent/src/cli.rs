@@ -40,10 +40,14 @@ pub mod table;
 pub mod watch;
 
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::{Parser, Subcommand};
 
+use crate::control::claim::ClaimError;
+use crate::kernel::{KernelError, by_hand};
 use crate::log::{self, LogFormat};
 
 const EXAMPLES: &str = "\
@@ -174,6 +178,17 @@ fn whole_text(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+/// The error, and behind it what goes on steering for the instance that is pinned there; not where
+/// that is another agent's business.
+fn with_what_stays(error: anyhow::Error, pin_directory: &Path, between: &str) -> anyhow::Error {
+    let is_anothers = error.is::<ClaimError>()
+        || matches!(error.downcast_ref(), Some(KernelError::Running { .. }));
+    match by_hand::what_stays(pin_directory) {
+        Some(stays) if !is_anothers => anyhow!("{}{between}{stays}", whole_text(&error)),
+        _ => error,
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

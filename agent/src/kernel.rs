@@ -13,8 +13,10 @@
 
 /// Attaching to interfaces, new or in the place of what an agent before this one left.
 mod attach;
-/// What alone names aya: load, pin, link, samples, explaining.
+/// What alone names aya: load, pin, link, samples, explaining, trials.
 mod aya;
+/// What an operator does by hand about what stays attached.
+pub mod by_hand;
 /// Counters, summed over the CPUs.
 mod counters;
 /// Loaded, pinned, attached; taken over from an agent that died.
@@ -27,12 +29,23 @@ mod error;
 mod left;
 /// How much kernel memory the maps take.
 pub mod memory;
+/// Flow entries that move to a map of another size.
+mod moving;
 /// The pin directory: made, locked, undone.
 mod pins;
+/// Whether an object's programs do what they are to do, before anything is attached.
+mod self_check;
 /// How much room each map has.
 mod sizes;
 /// `bpf(2)` commands that aya does not offer.
 pub mod syscall;
+/// What an attach has changed so far, so that it can be put back.
+mod turn;
+/// Whether a program that has taken another's place counts what comes.
+mod watch;
+
+use std::borrow::Cow;
+use std::path::Path;
 
 pub use self::attach::{Attached, AttachedMode};
 pub use self::aya::{DropRing, Explainer};
@@ -42,6 +55,7 @@ pub use self::detach::{Removed, detach};
 pub use self::error::KernelError;
 pub use self::left::Left;
 pub use self::pins::{LINKS_FOLDER, MAPS_FOLDER, on_bpf_file_system};
+pub use self::self_check::self_check;
 pub use self::sizes::Sizes;
 
 /// An object file as it was embedded, aligned for whoever parses it.
@@ -49,6 +63,17 @@ pub use self::sizes::Sizes;
 struct Aligned<Bytes: ?Sized>(Bytes);
 
 static EMBEDDED: &Aligned<[u8]> = &Aligned(*include_bytes!(env!("SICKBAY_EMBEDDED_OBJECT")));
+
+/// The eBPF object in `file`; without one, that which was embedded when this program was built.
+///
+/// # Errors
+///
+/// The file cannot be read, or there is neither.
+pub fn object_of(file: Option<&Path>) -> Result<Cow<'static, [u8]>, KernelError> {
+    let Some(path) = file else { return object().map(Cow::Borrowed) };
+    let failed = |source| KernelError::ObjectFile { path: path.to_owned(), source };
+    std::fs::read(path).map(Cow::Owned).map_err(failed)
+}
 
 /// The eBPF object that was embedded when this program was built.
 ///

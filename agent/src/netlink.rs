@@ -25,7 +25,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike as _};
 use thiserror::Error;
 
-use self::read::{interface, messages, neighbour, notice, route_of};
+use self::read::{interface, messages, neighbour, notice, received_packets, route_of};
 
 /// Longest wait for an answer of the kernel.
 const ANSWER_MS_MAX: i64 = 2_000;
@@ -206,12 +206,25 @@ impl Netlink {
     ///
     /// The kernel does not answer, or there is no such interface.
     pub fn interface(&mut self, index: u32) -> Result<Interface, NetlinkError> {
+        self.link(index).map(|link| interface(&link))
+    }
+
+    /// How many packets interface `index` has received.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not answer, or there is no such interface.
+    pub fn received_packets(&mut self, index: u32) -> Result<u64, NetlinkError> {
+        self.link(index).map(|link| received_packets(&link))
+    }
+
+    fn link(&mut self, index: u32) -> Result<LinkMessage, NetlinkError> {
         let mut question = LinkMessage::default();
         question.header.index = index;
         self.ask(RouteNetlinkMessage::GetLink(question), NLM_F_ACK)
             .and_then(|answers| {
                 let link = answers.into_iter().find_map(|answer| match answer {
-                    RouteNetlinkMessage::NewLink(link) => Some(interface(&link)),
+                    RouteNetlinkMessage::NewLink(link) => Some(link),
                     _ => None,
                 });
                 link.ok_or_else(|| io::Error::other("the answer holds no interface"))

@@ -4,6 +4,7 @@
 //! admin socket; attach when every target has a first verdict. A failure on the way leaves nothing
 //! behind. Stop: the other way round; what is attached stays attached unless it is told otherwise.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +19,13 @@ use std::os::fd::AsFd as _;
 use crate::config::ConfigError;
 use crate::control::claim::Claim;
 use crate::control::host::ControlError;
+use crate::control::members::Reloaded;
 use crate::control::server::{ControlServer, Options as ControlOptions};
 use crate::estate::Remaining;
 use crate::fleet::Fleet;
 use crate::{host, kernel, shard};
 
-use front::{Front, Source, Step, Succession};
+use front::{Front, Reply, Source, Step};
 use notify::Notifier;
 use parts::Lasting;
 use working::Working;
@@ -62,8 +64,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const OTHER_DESCRIPTORS: u64 = 128;
 
 /// How the agent behaves besides its configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
+    /// The eBPF object that is used in place of the embedded one.
+    pub object: Option<PathBuf>,
     /// Whether the programs are detached and the maps removed when the agent stops.
     pub detach_on_exit: bool,
 }
@@ -87,18 +91,18 @@ pub fn run(
     own_traffic::check(&fleet)?;
     // After the host's privileges, whose lack is told better than a directory's refusal.
     let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
-    let (instance, pin_directory) = (fleet.instance.clone(), fleet.pin_directory.clone());
+    let pin_directory = fleet.pin_directory.clone();
+    let object = kernel::object_of(options.object.as_deref())?;
+    // Before anything is pinned, or what was left is looked at.
+    kernel::self_check(&object)?;
 
-    let mut agent = Agent::start(fleet, Box::new(source), claim)?;
+    let mut agent = Agent::start(fleet, Lasting::begin(object), Box::new(source), claim)?;
     let ran = agent.serve(&signals);
     let attached = agent.stop();
     if options.detach_on_exit {
         kernel::detach(&pin_directory).context("cannot detach at exit")?;
-    } else if attached {
-        tracing::info!(
-            "steering stays attached by the last verdicts; `sickbay detach --instance {instance}` \
-             removes it"
-        );
+    } else if attached && let Some(stays) = kernel::by_hand::what_stays(&pin_directory) {
+        tracing::info!("{stays}");
     }
     ran
 }
@@ -109,17 +113,16 @@ struct Agent {
     working: Option<Working>,
     lasting: Lasting,
     front: Arc<Front>,
-    successions: Receiver<Succession>,
+    reloads: Receiver<Reply>,
     notifier: Notifier,
     control: ControlServer,
 }
 
 impl Agent {
-    fn start(fleet: Fleet, source: Source, claim: Claim) -> anyhow::Result<Self> {
+    fn start(fleet: Fleet, lasting: Lasting, source: Source, claim: Claim) -> anyhow::Result<Self> {
         let mut notifier = Notifier::from_environment();
         notifier.starting(fleet.start_timeout_ns);
-        let lasting = Lasting::begin();
-        let (hand_over, successions) = bounded(1);
+        let (hand_over, reloads) = bounded(1);
         let observe = fleet.observe.clone();
         let mut prepared = Working::prepare(fleet, &lasting, Remaining::default())?;
         let front = Arc::new(Front::new(source, prepared.answers(), hand_over));
@@ -130,7 +133,7 @@ impl Agent {
             ControlOptions::observed(observe),
         )?;
         prepared.begin()?;
-        Ok(Self { working: Some(prepared), lasting, front, successions, notifier, control })
+        Ok(Self { working: Some(prepared), lasting, front, reloads, notifier, control })
     }
 
     /// Attaches when the verdicts are there, then waits for signals and changes; ends drains
@@ -142,30 +145,34 @@ impl Agent {
             self.notifier.look(working.parts(), working.is_attached());
             match signals.wait(LOOK_INTERVAL)? {
                 None => {}
-                Some(Signal::SIGHUP) => self.reload(),
+                Some(Signal::SIGHUP) => {
+                    let _told_by_the_log = self.reload();
+                }
                 Some(signal) => {
                     tracing::info!("stopping on {signal}");
                     return Ok(());
                 }
             }
-            if let Ok(Succession { wanted, reply }) = self.successions.try_recv() {
+            if let Ok(reply) = self.reloads.try_recv() {
                 // Whoever asked may have stopped waiting; it is done all the same.
-                let _asker_is_gone = reply.try_send(self.succeed(*wanted));
+                let _asker_is_gone = reply.try_send(self.reload());
             }
         }
     }
 
-    /// As an operator's `reload`; what comes of it is for the log.
-    fn reload(&mut self) {
+    /// Reads the configuration again, whoever asked for it: the service manager is told, and the log
+    /// has what came of it.
+    fn reload(&mut self) -> Result<Reloaded, ControlError> {
         self.notifier.reloading();
-        let done = self.front.step(false).and_then(|step| match step {
+        let done = self.front.step().and_then(|step| match step {
             Step::Done(reloaded) => Ok(reloaded),
             Step::Succeed { wanted, told } => self.succeed(*wanted).map(|()| told),
         });
-        match done {
+        match &done {
             Ok(reloaded) => tracing::info!("read again: {}", reloaded.summary()),
             Err(error) => tracing::error!("not read again: {error}"),
         }
+        done
     }
 
     /// Puts another configuration in force in the place of the one that is, or leaves that one:

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::listing::{OutputFormat, printable};
+use super::with_what_stays;
 use crate::config::{self, Overrides};
 use crate::kernel;
 
@@ -46,8 +47,9 @@ pub fn run(arguments: &DetachArgs) -> anyhow::Result<ExitCode> {
         Some(path) => config::load(path, &overrides)?.fleet.pin_directory,
         None => config::default_pin_directory(&overrides)?,
     };
-    let removed: Vec<String> =
-        kernel::detach(&directory)?.iter().map(ToString::to_string).collect();
+    let removed = kernel::detach(&directory)
+        .map_err(|error| with_what_stays(error.into(), &directory, "; "))?;
+    let removed: Vec<String> = removed.iter().map(ToString::to_string).collect();
     let mut stdout = std::io::stdout().lock();
     match arguments.output {
         OutputFormat::Json => {

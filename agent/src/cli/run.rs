@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::with_what_stays;
 use crate::config::{self, ConfigError, Configuration, Overrides};
 use crate::log::{self, LogFormat};
 use crate::run::{self, Options};
@@ -28,6 +29,9 @@ pub struct RunArgs {
     /// Where the history of events is kept, in place of the file's; the instance name is appended
     #[arg(long, value_name = "DIRECTORY")]
     pub state_directory: Option<PathBuf>,
+    /// Use this eBPF object in place of the embedded one: for trying another version's
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub object: Option<PathBuf>,
     /// Take everything out of the kernel at the end, instead of leaving the last verdicts in force
     #[arg(long)]
     pub detach_on_exit: bool,
@@ -43,17 +47,20 @@ pub fn run(arguments: &RunArgs, log_format: Option<LogFormat>) -> anyhow::Result
     let configuration = arguments.load();
     let configured = configuration.as_ref().map(|it| it.fleet.observe.log_format);
     log::start(log_format, configured.unwrap_or_default());
-    let configuration = configuration?;
+    let configuration = configuration.map_err(|error| arguments.not_loaded(error))?;
     tell(&configuration);
     let fleet = configuration.fleet;
-    let options = Options { detach_on_exit: arguments.detach_on_exit };
+    let pin_directory = fleet.pin_directory.clone();
+    let (object, detach_on_exit) = (arguments.object.clone(), arguments.detach_on_exit);
+    let options = Options { object, detach_on_exit };
     let arguments = arguments.clone();
     let source = move || {
         let configuration = arguments.load()?;
         tell(&configuration);
         Ok(configuration.fleet)
     };
-    run::run(fleet, source, options)?;
+    run::run(fleet, source, options)
+        .map_err(|error| with_what_stays(error, &pin_directory, "; "))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -64,13 +71,24 @@ impl RunArgs {
     ///
     /// Every mistake in the file, or why it cannot be read.
     pub fn load(&self) -> Result<Configuration, ConfigError> {
-        let overrides = Overrides {
+        config::load(&self.config, &self.overrides())
+    }
+
+    fn overrides(&self) -> Overrides {
+        Overrides {
             instance: self.instance.clone(),
             pin_directory: self.pin_directory.clone(),
             run_directory: self.run_directory.clone(),
             state_directory: self.state_directory.clone(),
-        };
-        config::load(&self.config, &overrides)
+        }
+    }
+
+    /// The mistakes, and what goes on steering under the name that the instance has without its file.
+    fn not_loaded(&self, error: ConfigError) -> anyhow::Error {
+        match config::default_pin_directory(&self.overrides()) {
+            Ok(pin_directory) => with_what_stays(error.into(), &pin_directory, "\n"),
+            Err(_) => error.into(),
+        }
     }
 }
 

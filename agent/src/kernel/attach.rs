@@ -4,10 +4,12 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use super::aya::LinkError;
+use super::by_hand;
 use super::datapath::{Datapath, TcHook};
 use super::detach::{self, LinkKind};
 use super::error::KernelError;
 use super::syscall;
+use super::turn::Turned;
 use crate::fleet::{Attachment, Program, XdpMode};
 use crate::netlink::{self, Interface, XdpModeInForce};
 
@@ -66,35 +68,59 @@ impl Datapath {
     /// # Errors
     ///
     /// An interface that does not exist or runs somebody else's XDP program (found before
-    /// anything is attached), or the kernel refuses. New links are then detached again.
+    /// anything is attached), or the kernel refuses, or the program that was put in another's place
+    /// does nothing. Then everything is as it was: new links are detached, and what was there before
+    /// runs again.
     pub fn attach(&mut self, attachments: &[Attachment]) -> Result<Vec<Attached>, KernelError> {
         let interfaces = netlink::interfaces()?;
         let wanted = self.wanted(&interfaces, attachments)?;
-        let mut done = Vec::new();
-        for (interface, program) in wanted {
-            let attached = match program {
-                Program::Xdp(mode) => self.attach_xdp(interface, mode),
-                Program::Tc => self.attach_tc(interface),
-            };
-            match attached {
-                Ok(attached) => done.push(attached),
-                Err(error) => {
-                    self.take_back(&done);
-                    return Err(error);
+        let mut turned = Turned::default();
+        match self.turn(&wanted, &mut turned) {
+            Ok(done) => {
+                self.attached = true;
+                self.detach_others(&done);
+                if self.old_maps {
+                    self.pins.drop_old_maps()?;
                 }
+                Ok(done)
+            }
+            Err(error) => {
+                turned.put_back();
+                Err(error)
             }
         }
-        self.attached = true;
-        self.detach_others(&done);
-        if self.old_maps {
-            self.pins.drop_old_maps()?;
-        }
-        Ok(done)
     }
 }
 
 /// Attaching to one interface.
 impl Datapath {
+    /// Turns every interface to our program, one after the other, and watches it.
+    fn turn(
+        &mut self,
+        wanted: &[(&Interface, Program)],
+        turned: &mut Turned,
+    ) -> Result<Vec<Attached>, KernelError> {
+        let counted_before = self.watch.has_moved()?;
+        for moving in &mut self.moving {
+            moving.copy()?;
+        }
+        let mut done = Vec::new();
+        for &(interface, program) in wanted {
+            done.push(match program {
+                Program::Xdp(mode) => self.attach_xdp(interface, mode, turned)?,
+                Program::Tc => self.attach_tc(interface, turned)?,
+            });
+        }
+        for moving in &self.moving {
+            moving.follow()?;
+        }
+        if counted_before && 0 < turned.taken_over_count() {
+            let interfaces: Vec<u32> = wanted.iter().map(|(it, _)| it.index).collect();
+            self.watch.see(&interfaces)?;
+        }
+        Ok(done)
+    }
+
     /// The interfaces of `attachments` among `interfaces`, none of them somebody else's.
     fn wanted<'a>(
         &self,
@@ -117,25 +143,29 @@ impl Datapath {
         &mut self,
         interface: &Interface,
         mode: XdpMode,
+        turned: &mut Turned,
     ) -> Result<Attached, KernelError> {
         let pin = self.pin(interface, LinkKind::Xdp);
         let in_force = interface.xdp.map(|xdp| xdp.mode == XdpModeInForce::Native);
         if let (Some(_), Some(native)) = (linked_program(&pin, interface), in_force)
             && (mode == XdpMode::Auto || native == (mode == XdpMode::Native))
         {
-            self.loaded.relink_xdp(&pin).map_err(|error| refused(interface, "xdp", &error))?;
+            turned
+                .link(&pin, || self.loaded.relink_xdp(&pin))
+                .map_err(|error| refused(interface, "xdp", &error))?;
             return self.check_xdp(interface, native, true, None);
         }
         // A link of the wrong mode, or one whose interface is gone, cannot be updated.
-        detach::remove_link(&pin)?;
+        let was_native = in_force.filter(|_| linked_program(&pin, interface).is_some());
+        turned.replace_xdp(&pin, interface.index, was_native)?;
         if mode == XdpMode::Generic {
-            self.link_xdp(interface, false, &pin)?;
+            self.link_xdp(interface, false, turned)?;
             return self.check_xdp(interface, false, false, None);
         }
-        match self.link_xdp(interface, true, &pin) {
+        match self.link_xdp(interface, true, turned) {
             Ok(()) => self.check_xdp(interface, true, false, None),
             Err(error) if mode == XdpMode::Auto => {
-                self.link_xdp(interface, false, &pin)?;
+                self.link_xdp(interface, false, turned)?;
                 let note = format!("generic, because native failed: {error}");
                 self.check_xdp(interface, false, false, Some(note))
             }
@@ -155,18 +185,25 @@ impl Datapath {
         &mut self,
         interface: &Interface,
         native: bool,
-        pin: &Path,
+        turned: &mut Turned,
     ) -> Result<(), KernelError> {
         let name = mode_name(native);
-        self.loaded.link_xdp(interface.index, native, pin).map_err(|error| {
+        let pin = self.pin(interface, LinkKind::Xdp);
+        self.loaded.link_xdp(interface.index, native, &pin).map_err(|error| {
             if matches!(error, LinkError::WithoutLink)
                 && let Err(error) = netlink::Netlink::open()
                     .and_then(|mut netlink| netlink.remove_xdp(interface.index, !native))
             {
-                tracing::warn!(interface = interface.name, "a program without a link: {error}");
+                let by_hand = by_hand::remove_xdp(&interface.name, !native);
+                tracing::warn!(
+                    interface = interface.name,
+                    "a program without a link stays: {error}; by hand: `{by_hand}`"
+                );
             }
             refused(interface, name, &error)
-        })
+        })?;
+        turned.attached(&pin);
+        Ok(())
     }
 
     /// Holds what the kernel says of the interface against what was asked for.
@@ -183,7 +220,6 @@ impl Datapath {
         let wanted = if native { XdpModeInForce::Native } else { XdpModeInForce::Generic };
         let found = netlink::xdp_attached(interface.index)?;
         if !found.is_some_and(|xdp| xdp.mode == wanted && xdp.program_id == program_id) {
-            detach::remove_link(&self.pin(interface, LinkKind::Xdp))?;
             let reason = format!("the kernel then says that it runs {found:?}");
             return Err(KernelError::Attach {
                 interface: interface.name.clone(),
@@ -195,28 +231,33 @@ impl Datapath {
         Ok(Attached { interface: interface.name.clone(), mode, taken_over, note })
     }
 
-    fn attach_tc(&mut self, interface: &Interface) -> Result<Attached, KernelError> {
+    fn attach_tc(
+        &mut self,
+        interface: &Interface,
+        turned: &mut Turned,
+    ) -> Result<Attached, KernelError> {
         let name = interface.name.clone();
         if self.tc_hook == TcHook::Clsact || !kernel_has_tcx() {
             let pin = self.pin(interface, LinkKind::Clsact);
-            let taken_over = pin.exists();
-            self.loaded
+            let before = self
+                .loaded
                 .filter_tc(&name, &pin)
                 .map_err(|error| refused(interface, "tc clsact", &error))?;
-            return Ok(Attached {
-                interface: name,
-                mode: AttachedMode::Clsact,
-                taken_over,
-                note: None,
-            });
+            let taken_over = before.is_some();
+            match before {
+                Some(before) => turned.filter(before),
+                None => turned.attached(&pin),
+            }
+            let mode = AttachedMode::Clsact;
+            return Ok(Attached { interface: name, mode, taken_over, note: None });
         }
         let pin = self.pin(interface, LinkKind::Tcx);
         let taken_over = linked_program(&pin, interface).is_some();
         if taken_over {
-            self.loaded.relink_tcx(&pin)
+            turned.link(&pin, || self.loaded.relink_tcx(&pin))
         } else {
             detach::remove_link(&pin)?;
-            self.loaded.link_tcx(&name, &pin)
+            self.loaded.link_tcx(&name, &pin).inspect(|()| turned.attached(&pin))
         }
         .map_err(|error| refused(interface, "tcx", &error))?;
         let program_id = self.loaded.tc_program_id();
@@ -243,16 +284,6 @@ impl Datapath {
             program_name: syscall::program_name(xdp.program_id).unwrap_or_default(),
             generic: xdp.mode == XdpModeInForce::Generic,
         })
-    }
-
-    /// Detaches what this call attached anew; links that were taken over stay.
-    fn take_back(&self, done: &[Attached]) {
-        for attached in done.iter().filter(|attached| !attached.taken_over) {
-            let pin = self.pins.link(&LinkKind::of(attached.mode).pin_name(&attached.interface));
-            if let Err(error) = detach::remove_link(&pin) {
-                tracing::warn!("{error}");
-            }
-        }
     }
 
     /// Detaches links of an earlier agent that are not wanted any more.

@@ -9,14 +9,18 @@
 mod drops;
 /// The program that explains.
 mod explainer;
+/// Programs apart from everybody's, run packet by packet.
+mod trial;
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::aya::maps::lpm_trie::{Key, LpmTrie};
 use ::aya::maps::{Array, HashMap, MapData};
 use ::aya::programs::links::{FdLink, PinnedLink};
-use ::aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
+use ::aya::programs::tc::{
+    NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcHandle,
+};
 use ::aya::programs::xdp::XdpLink;
 use ::aya::programs::{
     LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode as AyaXdpMode, tc,
@@ -29,13 +33,14 @@ use sickbay_shared::pod::Pod;
 
 pub use self::drops::DropRing;
 pub use self::explainer::Explainer;
+pub(super) use self::trial::{Entrance, Ran};
 
+use super::by_hand::CLSACT_PRIORITY;
 use super::error::KernelError;
 use super::pins::Pins;
 use super::sizes::Sizes;
 
-/// Priority and handle of our filter where TC has no links: how it is found again.
-const CLSACT_PRIORITY: u16 = 49_001;
+/// Handle of our filter where TC has no links, beside its priority.
 const CLSACT_HANDLE: TcHandle = TcHandle::new(0, 1);
 
 /// Why a program could not be attached.
@@ -57,11 +62,19 @@ pub(super) struct Loaded {
 
 impl Loaded {
     /// Makes the maps with room for `sizes`, pins each of them, and loads both programs. A map
-    /// that is pinned in its place already is used as it is.
-    pub(super) fn load(object: &[u8], sizes: &Sizes, pins: &Pins) -> Result<Self, KernelError> {
+    /// that is pinned in its place already is used as it is. Without `pins` the maps are these
+    /// programs' alone, and go with them.
+    pub(super) fn load(
+        object: &[u8],
+        sizes: &Sizes,
+        pins: Option<&Pins>,
+    ) -> Result<Self, KernelError> {
         let mut loader = EbpfLoader::new();
         for (name, entries) in sizes.maps() {
-            loader.map_max_entries(name, entries).map_pin_path(name, pins.map(name));
+            loader.map_max_entries(name, entries);
+            if let Some(pins) = pins {
+                loader.map_pin_path(name, pins.map(name));
+            }
         }
         let ebpf = loader.load(object).map_err(|error| not_loaded(&error))?;
         if let Some(name) = abi::MAPS.into_iter().find(|name| ebpf.map(name).is_none()) {
@@ -199,17 +212,23 @@ impl Loaded {
     }
 
     /// Attaches the TC program as a filter of clsact, in the place of the one an earlier agent
-    /// left; the program is pinned at `pin`, so that [`remove_filter`]'s callers know of it.
-    pub(super) fn filter_tc(&mut self, interface: &str, pin: &Path) -> Result<(), LinkError> {
+    /// left, which is handed back; the program is pinned at `pin`, so that [`remove_filter`]'s
+    /// callers know of it.
+    pub(super) fn filter_tc(
+        &mut self,
+        interface: &str,
+        pin: &Path,
+    ) -> Result<Option<FilterBefore>, LinkError> {
         match tc::qdisc_add_clsact(interface) {
             Ok(()) | Err(tc::TcError::AlreadyAttached) => {}
             // The kernel says EEXIST, which aya passes on as a netlink error; a clsact that cannot
             // be had otherwise shows in the next step.
             Err(error) => tracing::debug!(interface, "clsact: {}", one_line(&error)),
         }
+        let before = if pin.exists() { Some(FilterBefore::new(interface, pin)?) } else { None };
         let program = self.tc()?;
-        let id = if pin.exists() {
-            program.attach_to_link(filter(interface)?)?
+        if before.is_some() {
+            replace_filter(program, interface)?;
         } else {
             let options = NlOptions {
                 priority: CLSACT_PRIORITY,
@@ -217,18 +236,15 @@ impl Loaded {
                 ..NlOptions::default()
             };
             let options = TcAttachOptions::Netlink(options);
-            program.attach_with_options(interface, TcAttachType::Ingress, options)?
-        };
-        // Dropping it would take the filter off, which is to outlive the agent as a pinned link
-        // does. It owns nothing.
-        std::mem::forget(program.take_link(id)?);
-        let pinned = remove_if_there(pin)
-            .map_err(|error| refused(&error))
-            .and_then(|()| program.pin(pin).map_err(|error| refused(&error)));
-        if pinned.is_err() {
-            remove_filter(interface)?;
+            let id = program.attach_with_options(interface, TcAttachType::Ingress, options)?;
+            leave_attached(program, id)?;
         }
-        pinned
+        let pinned = pin_in_place(program, pin);
+        match (pinned, before) {
+            (Ok(()), before) => Ok(before),
+            (Err(error), Some(before)) => before.put_back().and(Err(error)),
+            (Err(error), None) => remove_filter(interface).and(Err(error)),
+        }
     }
 
     fn xdp(&mut self) -> Result<&mut Xdp, ProgramError> {
@@ -240,6 +256,49 @@ impl Loaded {
         let program = self.ebpf.program_mut(TC_PROGRAM);
         program.expect("load checked that it is there").try_into()
     }
+}
+
+/// What a filter of clsact ran before our program: it can be put back.
+#[derive(Debug)]
+pub(super) struct FilterBefore {
+    interface: String,
+    pin: PathBuf,
+    program: SchedClassifier,
+}
+
+impl FilterBefore {
+    fn new(interface: &str, pin: &Path) -> Result<Self, LinkError> {
+        let program = SchedClassifier::from_pin(pin)?;
+        Ok(Self { interface: interface.to_owned(), pin: pin.to_owned(), program })
+    }
+
+    /// Has the filter run it again.
+    pub(super) fn put_back(mut self) -> Result<(), LinkError> {
+        replace_filter(&mut self.program, &self.interface)?;
+        pin_in_place(&mut self.program, &self.pin)
+    }
+}
+
+/// Has our filter on an interface run this program, in one step.
+fn replace_filter(program: &mut SchedClassifier, interface: &str) -> Result<(), LinkError> {
+    let id = program.attach_to_link(filter(interface)?)?;
+    leave_attached(program, id)
+}
+
+/// Dropping the link would take the filter off, which is to outlive the agent as a pinned link
+/// does. It owns nothing.
+fn leave_attached(
+    program: &mut SchedClassifier,
+    id: SchedClassifierLinkId,
+) -> Result<(), LinkError> {
+    std::mem::forget(program.take_link(id)?);
+    Ok(())
+}
+
+/// Pins the program, in the place of one that is pinned there.
+fn pin_in_place(program: &mut SchedClassifier, pin: &Path) -> Result<(), LinkError> {
+    remove_if_there(pin).map_err(|error| refused(&error))?;
+    program.pin(pin).map_err(|error| refused(&error))
 }
 
 /// Takes our filter off an interface's clsact.

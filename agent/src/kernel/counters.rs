@@ -100,6 +100,19 @@ impl Counters {
         self.many(&self.services, count).map_err(failed(abi::SERVICE_COUNTERS))
     }
 
+    /// All counters of packets added up, of the first `services` services and of those that belong to
+    /// none: another number whenever a packet was counted.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Map`]: a map cannot be read.
+    pub(super) fn total(&self, services: u32) -> Result<u64, KernelError> {
+        let numbers = |value: &[u8]| value.chunks_exact(8).map(word).fold(0, u64::wrapping_add);
+        let of_services = self.services(services)?;
+        let of_services = of_services.iter().map(|counters| numbers(counters.as_bytes()));
+        Ok(of_services.fold(numbers(self.global()?.as_bytes()), u64::wrapping_add))
+    }
+
     /// The entries of IPv4's flows and of IPv6's, counted now: some milliseconds.
     ///
     /// # Errors
@@ -162,7 +175,7 @@ fn failed(map: &'static str) -> impl Fn(io::Error) -> KernelError {
 }
 
 /// The sum of the values of all CPUs, number by number: counters are nothing but u64.
-fn sum<T: Pod>(bytes: &[u8]) -> T {
+pub(super) fn sum<T: Pod>(bytes: &[u8]) -> T {
     let mut total = vec![0; size_of::<T>()];
     for value in bytes.chunks_exact(size_of::<T>()) {
         for (sum, number) in total.chunks_exact_mut(8).zip(value.chunks_exact(8)) {

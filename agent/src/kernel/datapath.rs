@@ -8,9 +8,11 @@ use sickbay_shared::abi::{self, AddressPrefixKey, Pool, PortPrefixKey, Service, 
 use super::aya::{DropRing, Loaded};
 use super::counters::Counters;
 use super::error::KernelError;
+use super::moving::Moving;
 use super::pins::Pins;
 use super::sizes::Sizes;
 use super::syscall;
+use super::watch::Watch;
 use crate::board::{Board, BoardError};
 
 /// The maps that packets write and the agent does not: flows and what is known of them. Kept by a
@@ -50,6 +52,9 @@ pub struct Datapath {
     pub(super) old_maps: bool,
     /// Which of those were kept.
     kept: Vec<&'static str>,
+    /// Which of those are copied, since their room is another.
+    pub(super) moving: Vec<Moving>,
+    pub(super) watch: Watch,
     pub(super) tc_hook: TcHook,
     pub(super) attached: bool,
 }
@@ -58,7 +63,8 @@ impl Datapath {
     /// Loads the programs of `object` with maps of `sizes`, and pins the maps. What an agent
     /// before this one left stays in force until [`Datapath::attach`]; to read its history, read
     /// what it left ([`Left::read`](super::Left::read)) before this call. Of its maps those called
-    /// in `keep` are gone on with, where their room and their values are as wanted.
+    /// in `keep` are gone on with, where their room and their values are as wanted; flow entries go
+    /// along to a map of another room when it is attached.
     ///
     /// # Errors
     ///
@@ -79,17 +85,19 @@ impl Datapath {
         let loaded = (|| {
             old_maps = pins.set_old_maps_aside()?;
             keep_maps(&pins, sizes, keep, &mut kept)?;
-            Loaded::load(object, sizes, &pins)
+            let loaded = Loaded::load(object, sizes, Some(&pins))?;
+            let services = sizes.entries(abi::SERVICE_COUNTERS).unwrap_or_default();
+            Ok((loaded, Watch::begin(&pins, services)?))
         })();
         match loaded {
-            Ok(loaded) => Ok(Self {
-                loaded,
-                pins,
-                old_maps,
-                kept,
-                tc_hook: TcHook::default(),
-                attached: false,
-            }),
+            Ok((loaded, watch)) => {
+                let rest = keep.iter().filter(|name| !kept.contains(*name));
+                let moving =
+                    rest.filter_map(|name| Moving::new(name, &pins.old_map(name), &pins.map(name)));
+                let moving = moving.collect();
+                let tc_hook = TcHook::default();
+                Ok(Self { loaded, pins, old_maps, kept, moving, watch, tc_hook, attached: false })
+            }
             Err(error) => {
                 undo(&mut pins, old_maps, &kept);
                 Err(error)

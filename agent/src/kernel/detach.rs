@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::attach::AttachedMode;
 use super::aya;
+use super::by_hand;
 use super::error::KernelError;
 use super::pins::{LINKS_FOLDER, MAPS_FOLDER, OLD_MAPS_FOLDER, failed, name_of, remove_pins_in};
 use super::syscall;
@@ -111,7 +112,7 @@ impl LinkKind {
         }
     }
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",
             Self::Tcx => "tcx",
@@ -126,7 +127,7 @@ impl LinkKind {
     }
 
     /// Interface and kind that a pin's name tells.
-    fn parse(pin_name: &str) -> Option<(String, Self)> {
+    pub(super) fn parse(pin_name: &str) -> Option<(String, Self)> {
         let (interface, kind) = pin_name.rsplit_once('-')?;
         let all = [Self::Xdp, Self::Tcx, Self::Clsact];
         let kind = all.into_iter().find(|candidate| candidate.name() == kind)?;
@@ -171,7 +172,7 @@ fn detach_link(pin: &Path, interface: &str) -> Result<u32, KernelError> {
     detach().map_err(|source: io::Error| KernelError::Detach {
         interface: interface.to_owned(),
         reason: source.to_string(),
-        by_hand: format!("rm {}", pin.display()),
+        by_hand: by_hand::unpin(pin),
     })
 }
 
@@ -183,7 +184,7 @@ fn remove_filter(interface: &str) -> Result<(), KernelError> {
     aya::remove_filter(interface).map_err(|error| KernelError::Detach {
         interface: interface.to_owned(),
         reason: error.to_string(),
-        by_hand: format!("tc filter del dev {interface} ingress"),
+        by_hand: by_hand::remove_filter(interface),
     })
 }
 

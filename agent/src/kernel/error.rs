@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::by_hand;
 use crate::netlink::NetlinkError;
 
 /// Why the kernel side cannot do what was asked.
@@ -73,6 +74,32 @@ pub enum KernelError {
         /// What the kernel or the loader said, in one line.
         reason: String,
     },
+    /// The object's programs do not do what they are to do.
+    #[error(
+        "the eBPF programs failed their self-check ({what}), so nothing was attached or changed: \
+         they do not belong to this sickbay, or this kernel runs them wrongly"
+    )]
+    SelfCheck {
+        /// Which packet came to what, and what was expected.
+        what: String,
+    },
+    /// A program that was put in the place of another one does nothing.
+    #[error(
+        "the program that was put in the place of the one before counted none of {received} \
+         packets that came: the one before was put back"
+    )]
+    NotCounting {
+        /// Packets that the interfaces received.
+        received: u64,
+    },
+    /// The file that is to be used as the object cannot be read.
+    #[error("cannot read the eBPF object {}: {source}", path.display())]
+    ObjectFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The object lacks a map or a program.
     #[error(
         "the eBPF object has no {name}: it belongs to another version; run `cargo xtask \
@@ -94,7 +121,7 @@ pub enum KernelError {
     #[error(
         "{interface} already runs an XDP program that is not ours (id {program_id}, name \
          {program_name:?}): remove it with `{}` (if a bpf_link holds it: stop its owner), then \
-         start again", removal(interface, *generic)
+         start again", by_hand::remove_xdp(interface, *generic)
     )]
     ForeignProgram {
         /// The interface.
@@ -143,9 +170,4 @@ pub enum KernelError {
     /// A query to the kernel failed.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-}
-
-fn removal(interface: &str, generic: bool) -> String {
-    let hook = if generic { "xdpgeneric" } else { "xdp" };
-    format!("ip link set dev {interface} {hook} off")
 }

@@ -1,19 +1,31 @@
-//! The few `bpf(2)` commands that aya does not offer: batch look-up, detach, information on fds.
+//! The few `bpf(2)` commands that aya does not offer: whole maps, links, information on fds.
 #![expect(unsafe_code, reason = "bpf(2) takes pointers in a struct")]
+
+/// Entries of maps, one and many.
+mod entries;
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+
+pub use self::entries::{
+    count_entries, insert_new, look_up, look_up_batch, read_entries, update, update_entries,
+};
 
 /// Commands of `bpf(2)`: `enum bpf_cmd` in the kernel's include/uapi/linux/bpf.h.
 mod command {
     pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
+    pub(super) const MAP_UPDATE_ELEM: i32 = 2;
+    pub(super) const OBJ_PIN: i32 = 6;
     pub(super) const OBJ_GET: i32 = 7;
     pub(super) const PROG_GET_FD_BY_ID: i32 = 13;
     pub(super) const OBJ_GET_INFO_BY_FD: i32 = 15;
     pub(super) const MAP_LOOKUP_BATCH: i32 = 24;
+    pub(super) const MAP_UPDATE_BATCH: i32 = 26;
+    pub(super) const LINK_CREATE: i32 = 28;
+    pub(super) const LINK_UPDATE: i32 = 29;
     pub(super) const LINK_DETACH: i32 = 34;
 }
 
@@ -46,20 +58,30 @@ pub struct LinkInfo {
     pub interface_index: u32,
 }
 
+/// What pinning and opening a pin are given (`union bpf_attr`, `BPF_OBJ_*`).
+#[repr(C)]
+struct PinAttribute {
+    path: u64,
+    fd: i32,
+    flags: u32,
+}
+
 /// The object pinned at `path`.
 pub fn pinned(path: &Path) -> io::Result<OwnedFd> {
-    #[repr(C)]
-    struct Attribute {
-        path: u64,
-        fd: u32,
-        flags: u32,
-    }
     let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut attribute = Attribute { path: path.as_ptr() as u64, fd: 0, flags: 0 };
+    let mut attribute = PinAttribute { path: path.as_ptr() as u64, fd: 0, flags: 0 };
     // SAFETY: the path is a C string that lives through the call.
     let fd = unsafe { bpf(command::OBJ_GET, &mut attribute) }?;
     // SAFETY: the kernel just opened this descriptor for us, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Pins the object behind `fd` at `path`, where nothing may be.
+pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attribute = PinAttribute { path: path.as_ptr() as u64, fd: fd.as_raw_fd(), flags: 0 };
+    // SAFETY: the path is a C string that lives through the call.
+    unsafe { bpf(command::OBJ_PIN, &mut attribute) }.map(drop)
 }
 
 /// What the kernel says of the map behind `fd`.
@@ -82,8 +104,8 @@ pub fn link_info(fd: BorrowedFd<'_>) -> io::Result<LinkInfo> {
     Ok(LinkInfo { id: words[1], program_id: words[2], interface_index: words[4] })
 }
 
-/// The name of the program with this id, as the kernel keeps it (at most 15 bytes).
-pub fn program_name(id: u32) -> io::Result<String> {
+/// The program with this id.
+pub fn program(id: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attribute {
         id: u32,
@@ -94,12 +116,61 @@ pub fn program_name(id: u32) -> io::Result<String> {
     // SAFETY: the attribute holds no pointer.
     let fd = unsafe { bpf(command::PROG_GET_FD_BY_ID, &mut attribute) }?;
     // SAFETY: the kernel just opened this descriptor for us, and nobody else knows it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The name of the program with this id, as the kernel keeps it (at most 15 bytes).
+pub fn program_name(id: u32) -> io::Result<String> {
+    let fd = program(id)?;
     // struct bpf_prog_info has its 16-byte name at offset 64.
-    let words = object_info(std::os::fd::AsFd::as_fd(&fd))?;
+    let words = object_info(fd.as_fd())?;
     let name: Vec<u8> = words[16..20].iter().flat_map(|word| word.to_ne_bytes()).collect();
     let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+/// Puts a program in the place of the one behind a link, in one step: every packet meets the one
+/// or the other (5.9).
+pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    #[repr(C)]
+    struct Attribute {
+        link: i32,
+        program: i32,
+        flags: u32,
+        old_program: u32,
+    }
+    let (link, program) = (link.as_raw_fd(), program.as_raw_fd());
+    let mut attribute = Attribute { link, program, flags: 0, old_program: 0 };
+    // SAFETY: the attribute holds no pointer.
+    unsafe { bpf(command::LINK_UPDATE, &mut attribute) }.map(drop)
+}
+
+/// Attaches an XDP program to an interface by a new link (5.9), in the driver or in the stack.
+pub fn link_xdp(
+    program: BorrowedFd<'_>,
+    interface_index: u32,
+    native: bool,
+) -> io::Result<OwnedFd> {
+    /// Of `enum bpf_attach_type`.
+    const BPF_XDP: u32 = 37;
+    /// Of include/uapi/linux/if_link.h.
+    const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+    #[repr(C)]
+    struct Attribute {
+        program: i32,
+        interface: u32,
+        attach_type: u32,
+        flags: u32,
+    }
+    let flags = if native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE };
+    let program = program.as_raw_fd();
+    let mut attribute =
+        Attribute { program, interface: interface_index, attach_type: BPF_XDP, flags };
+    // SAFETY: the attribute holds no pointer.
+    let fd = unsafe { bpf(command::LINK_CREATE, &mut attribute) }?;
+    // SAFETY: the kernel just opened this descriptor for us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Detaches the link behind `fd`, whoever else holds it (5.9).
@@ -107,106 +178,6 @@ pub fn detach_link(fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut attribute = fd.as_raw_fd();
     // SAFETY: the attribute holds no pointer.
     unsafe { bpf(command::LINK_DETACH, &mut attribute) }.map(drop)
-}
-
-/// Reads one value of a map. `value` has the bytes the map gives: its value size; for per-CPU
-/// maps that, rounded up to 8, for each possible CPU.
-pub fn look_up(fd: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<()> {
-    #[repr(C)]
-    struct Attribute {
-        fd: u32,
-        reserved: u32,
-        key: u64,
-        value: u64,
-        flags: u64,
-    }
-    let info = map_info(fd)?;
-    expect_room(info.key_size as usize, key.len())?;
-    expect_room(value_bytes(&info)?, value.len())?;
-    let mut attribute = Attribute {
-        fd: fd.as_raw_fd().cast_unsigned(),
-        reserved: 0,
-        key: key.as_ptr() as u64,
-        value: value.as_mut_ptr() as u64,
-        flags: 0,
-    };
-    // SAFETY: key and value are as long as the map's info says, and live through the call.
-    unsafe { bpf(command::MAP_LOOKUP_ELEM, &mut attribute) }.map(drop)
-}
-
-/// What the batch commands are given (`union bpf_attr`, `batch`).
-#[repr(C)]
-struct BatchAttribute {
-    in_batch: u64,
-    out_batch: u64,
-    keys: u64,
-    values: u64,
-    count: u32,
-    fd: u32,
-    element_flags: u64,
-    flags: u64,
-}
-
-/// Counts the entries of a hash map (5.6), which may change meanwhile.
-pub fn count_entries(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    /// Entries in one call: more than any bucket has.
-    const BATCH: u32 = 4096;
-    let info = map_info(fd)?;
-    let mut keys = vec![0_u8; BATCH as usize * info.key_size as usize];
-    let mut values = vec![0_u8; BATCH as usize * value_bytes(&info)?];
-    let (mut from, mut to) = (0_u32, 0_u32);
-    let mut sum = 0;
-    for first in [true].into_iter().chain(std::iter::repeat(false)) {
-        let mut attribute = BatchAttribute {
-            in_batch: if first { 0 } else { (&raw mut from) as u64 },
-            out_batch: (&raw mut to) as u64,
-            keys: keys.as_mut_ptr() as u64,
-            values: values.as_mut_ptr() as u64,
-            count: BATCH,
-            fd: fd.as_raw_fd().cast_unsigned(),
-            element_flags: 0,
-            flags: 0,
-        };
-        // SAFETY: `keys` and `values` have room for `BATCH` entries of the sizes the map's info
-        // says, the kernel writes at most that many, and a hash map's token is one u32.
-        let result = unsafe { bpf(command::MAP_LOOKUP_BATCH, &mut attribute) };
-        sum += u64::from(attribute.count);
-        match result {
-            Ok(_) => from = to,
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(sum)
-}
-
-/// Reads an array map from its first entry on, as many as `values` has room for, in one call
-/// (5.6; per-CPU arrays 5.13). Returns how many it read.
-pub fn look_up_batch(fd: BorrowedFd<'_>, values: &mut [u8]) -> io::Result<u32> {
-    let info = map_info(fd)?;
-    expect_room(4, info.key_size as usize)?;
-    let count =
-        u32::try_from(values.len() / value_bytes(&info)?).unwrap_or(u32::MAX).min(info.entries_max);
-    let mut keys = vec![0_u32; count as usize];
-    let mut out_batch = 0_u32;
-    let mut attribute = BatchAttribute {
-        in_batch: 0,
-        out_batch: (&raw mut out_batch) as u64,
-        keys: keys.as_mut_ptr() as u64,
-        values: values.as_mut_ptr() as u64,
-        count,
-        fd: fd.as_raw_fd().cast_unsigned(),
-        element_flags: 0,
-        flags: 0,
-    };
-    // SAFETY: `keys` and `values` have room for `count` entries of the sizes the map's info says,
-    // and the kernel writes at most that many; it also writes `count` back into the attribute.
-    let result = unsafe { bpf(command::MAP_LOOKUP_BATCH, &mut attribute) };
-    match result {
-        // ENOENT: the end of the map was reached, which is what was asked for.
-        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
-        _ => Ok(attribute.count),
-    }
 }
 
 /// Bytes that one look-up in this map gives.

@@ -66,6 +66,15 @@ pub(super) fn interface(link: &LinkMessage) -> Interface {
     found
 }
 
+/// 0 where the kernel tells none.
+pub(super) fn received_packets(link: &LinkMessage) -> u64 {
+    let told = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Stats64(statistics) => Some(statistics.rx_packets),
+        _ => None,
+    });
+    told.unwrap_or(0)
+}
+
 fn xdp_in_force(attributes: &[LinkXdp]) -> Option<XdpInForce> {
     let mode = attributes.iter().find_map(|attribute| match attribute {
         LinkXdp::Attached(attached) => Some(*attached),

@@ -1,6 +1,7 @@
 //! The running agent as its control plane sees it: reads the board, the kernel's counters and the
 //! shards; hands an operator's word to the shard that owns the backend.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -44,8 +45,9 @@ pub(super) struct Answers {
     drops: Arc<Drops>,
     /// Counted last, and when: whoever asks, the maps are walked through once a second at most.
     flow_entries: Mutex<Option<(Instant, Vec<FlowEntriesView>)>>,
-    /// Loaded when it is first asked.
+    /// Loaded when it is first asked, out of the object.
     explainer: Mutex<Option<Explainer>>,
+    object: Arc<Cow<'static, [u8]>>,
 }
 
 impl Answers {
@@ -63,6 +65,7 @@ impl Answers {
             drops: Arc::clone(&lasting.drops),
             flow_entries: Mutex::default(),
             explainer: Mutex::new(None),
+            object: Arc::clone(&lasting.object),
         }
     }
 

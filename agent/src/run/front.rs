@@ -21,7 +21,7 @@ use crate::flow::FlowQuestion;
 use crate::guard::GuardView;
 
 /// How long a change of configuration is waited for.
-const SUCCESSION_LIMIT: Duration = Duration::from_secs(50);
+const RELOAD_LIMIT: Duration = Duration::from_secs(50);
 
 /// Reads the configuration again.
 pub(super) type Source = Box<dyn Fn() -> Result<Fleet, ConfigError> + Send + Sync>;
@@ -30,18 +30,15 @@ pub(super) type Source = Box<dyn Fn() -> Result<Fleet, ConfigError> + Send + Syn
 pub(super) struct Front {
     source: Source,
     current: RwLock<Arc<Answers>>,
-    hand_over: Sender<Succession>,
+    hand_over: Sender<Reply>,
 }
 
-/// Another configuration, for the main thread to put in force.
-pub(super) struct Succession {
-    pub(super) wanted: Box<Fleet>,
-    pub(super) reply: Sender<Result<(), ControlError>>,
-}
+/// Somebody wants the configuration read again, by the main thread, and waits for what comes of it.
+pub(super) type Reply = Sender<Result<Reloaded, ControlError>>;
 
 /// What came of reading the configuration again.
 pub(super) enum Step {
-    /// It is in force, or only what it would change was asked.
+    /// It is in force.
     Done(Reloaded),
     /// It changes more than members and weights.
     Succeed {
@@ -56,7 +53,7 @@ impl Front {
     pub(super) const fn new(
         source: Source,
         answers: Arc<Answers>,
-        hand_over: Sender<Succession>,
+        hand_over: Sender<Reply>,
     ) -> Self {
         Self { source, current: RwLock::new(answers), hand_over }
     }
@@ -75,8 +72,25 @@ impl Front {
     /// # Errors
     ///
     /// It is wrong, changes what only a restart can, or could not be put in force.
-    pub(super) fn step(&self, dry_run: bool) -> Result<Step, ControlError> {
-        let wanted = (self.source)().map_err(|error| {
+    pub(super) fn step(&self) -> Result<Step, ControlError> {
+        let wanted = self.read()?;
+        let current = self.current();
+        let members = current.members();
+        let told = Reloaded::from(members.changes(&wanted)?);
+        if told.changed.is_empty() && members.differs_in_members_alone(&wanted) {
+            return members.reload(&wanted).map(Step::Done);
+        }
+        Ok(Step::Succeed { wanted: Box::new(wanted), told })
+    }
+
+    /// What reading it again would change.
+    fn dry_run(&self) -> Result<Reloaded, ControlError> {
+        let wanted = self.read()?;
+        self.current().members().changes(&wanted).map(Reloaded::from)
+    }
+
+    fn read(&self) -> Result<Fleet, ControlError> {
+        (self.source)().map_err(|error| {
             // The first mistake is enough for a line; `check` shows all of them.
             let first = error.errors.first().map_or_else(String::new, ToString::to_string);
             let more = match error.errors.len() {
@@ -84,17 +98,7 @@ impl Front {
                 count => format!("; `sickbay check` shows {} more", count - 1),
             };
             ControlError::Refused { what: format!("the configuration is wrong: {first}{more}") }
-        })?;
-        let current = self.current();
-        let members = current.members();
-        let told = Reloaded::from(members.changes(&wanted)?);
-        if dry_run {
-            return Ok(Step::Done(told));
-        }
-        if told.changed.is_empty() && members.differs_in_members_alone(&wanted) {
-            return members.reload(&wanted).map(Step::Done);
-        }
-        Ok(Step::Succeed { wanted: Box::new(wanted), told })
+        })
     }
 }
 
@@ -145,17 +149,16 @@ impl Host for Front {
     }
 
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ControlError> {
-        let (wanted, told) = match self.step(dry_run)? {
-            Step::Done(reloaded) => return Ok(reloaded),
-            Step::Succeed { wanted, told } => (wanted, told),
-        };
+        if dry_run {
+            return self.dry_run();
+        }
         let busy = |what: &str| ControlError::Busy { what: what.to_owned() };
         let (reply, answer) = bounded(1);
         self.hand_over
-            .try_send(Succession { wanted, reply })
+            .try_send(reply)
             .map_err(|_| busy("another configuration is being put in force"))?;
-        match answer.recv_timeout(SUCCESSION_LIMIT) {
-            Ok(done) => done.map(|()| told),
+        match answer.recv_timeout(RELOAD_LIMIT) {
+            Ok(done) => done,
             Err(RecvTimeoutError::Timeout) => Err(busy("the agent is still at it")),
             Err(RecvTimeoutError::Disconnected) => Err(busy("the agent is stopping")),
         }

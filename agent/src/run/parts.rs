@@ -1,5 +1,6 @@
 //! The parts of the running agent that its control plane and its members share.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -24,12 +25,15 @@ pub(super) struct Lasting {
     pub(super) drops: Arc<Drops>,
     /// When the agent was started.
     pub(super) started: Instant,
+    /// The eBPF object, checked.
+    pub(super) object: Arc<Cow<'static, [u8]>>,
 }
 
 impl Lasting {
     /// Of an agent that starts now.
-    pub(super) fn begin() -> Self {
-        Self { journal: Arc::default(), drops: Arc::default(), started: Instant::now() }
+    pub(super) fn begin(object: Cow<'static, [u8]>) -> Self {
+        let (journal, drops) = (Arc::default(), Arc::default());
+        Self { journal, drops, started: Instant::now(), object: Arc::new(object) }
     }
 }
 

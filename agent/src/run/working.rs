@@ -15,7 +15,7 @@ use crate::engine::monotonic_now;
 use crate::estate::Remaining;
 use crate::fleet::Fleet;
 use crate::guard::Guards;
-use crate::kernel::{self, Attached, Datapath, Sizes};
+use crate::kernel::{Attached, Datapath, Sizes};
 use crate::neighbours::Neighbours;
 use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
@@ -59,10 +59,8 @@ impl Working {
         remaining: Remaining,
     ) -> anyhow::Result<Self> {
         let taken = heritage::take_up(configured.clone(), remaining, monotonic_now());
-        let (fleet, left) = taken.context(
-            "what an agent before this one left cannot be taken up; it goes on steering, and \
-             `sickbay detach` removes it",
-        )?;
+        let (fleet, left) =
+            taken.context("what an agent before this one left cannot be taken up")?;
         let (heritage, seating) = left.unzip();
         let fleet = Arc::new(fleet);
         let mut plans = shard::split(&fleet, shard::shard_count(&fleet));
@@ -71,7 +69,7 @@ impl Working {
         let shards = u32::try_from(plans.len()).expect("at most 256 shards");
         let sizes = Sizes::of(&fleet, shards);
         let keep = heritage.map(|it| it.estate.kept_maps(&fleet)).unwrap_or_default();
-        let mut datapath = Datapath::load(kernel::object()?, &sizes, &fleet.pin_directory, &keep)?;
+        let mut datapath = Datapath::load(&lasting.object, &sizes, &fleet.pin_directory, &keep)?;
         datapath.check(&fleet.attachments)?;
         let board = Arc::new(datapath.board()?);
         let owners = shard_of_backends(&fleet, &plans);

@@ -36,6 +36,18 @@ pub struct Agent {
     namespace: Namespace,
     instance: String,
     log: PathBuf,
+    launch: Launch,
+}
+
+/// How an agent is started besides its configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    /// The kernel object in place of its own: another version's.
+    pub object: Option<PathBuf>,
+    /// Whether what it attached stays when it is told to stop, as with a package's upgrade.
+    pub keeps: bool,
+    /// Environment variables, and their values.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 impl Agent {
@@ -52,25 +64,32 @@ impl Agent {
         fs::write(&file, configuration)?;
         let log = directory.join("log");
         File::create(&log)?;
+        let launch = Launch::default();
         let mut agent = Self {
-            child: spawn(namespace, &file, &log)?,
+            child: spawn(namespace, &file, &log, &launch)?,
             namespace: namespace.clone(),
             instance: instance.to_owned(),
             log,
+            launch,
         };
         agent.become_ready(configuration)?;
         Ok(agent)
     }
 
-    /// Starts it again after [`Self::crash`], with the configuration of its file, and waits as
-    /// [`Self::start`] does.
+    /// Starts it again after [`Self::crash`] or [`Self::end`], with the configuration of its file,
+    /// and waits as [`Self::start`] does.
     ///
     /// # Errors
     /// As [`Self::start`].
     pub fn start_again(&mut self) -> Result<()> {
         let file = self.log.with_file_name(CONFIGURATION);
-        self.child = spawn(&self.namespace, &file, &self.log)?;
+        self.child = spawn(&self.namespace, &file, &self.log, &self.launch)?;
         self.become_ready(&fs::read_to_string(&file)?)
+    }
+
+    /// How it is started from now on.
+    pub fn set_launch(&mut self, launch: Launch) {
+        self.launch = launch;
     }
 
     fn become_ready(&mut self, configuration: &str) -> Result<()> {
@@ -165,6 +184,14 @@ impl Agent {
     /// # Errors
     /// When it does not end in time.
     pub fn stop(mut self) -> Result<ExitStatus> {
+        self.end()
+    }
+
+    /// The same; it can be started again.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub fn end(&mut self) -> Result<ExitStatus> {
         kill(process_of(&self.child), Signal::SIGTERM).context("cannot stop the agent")?;
         wait_until("the agent has ended", PATIENCE, || self.child.try_wait().ok()?)
     }
@@ -229,9 +256,21 @@ impl Drop for Agent {
     }
 }
 
-fn spawn(namespace: &Namespace, configuration: &Path, log: &Path) -> Result<Child> {
+fn spawn(
+    namespace: &Namespace,
+    configuration: &Path,
+    log: &Path,
+    launch: &Launch,
+) -> Result<Child> {
     let mut command = Command::new(binary()?);
-    command.arg("run").arg("-c").arg(configuration).arg("--detach-on-exit");
+    command.arg("run").arg("-c").arg(configuration);
+    if !launch.keeps {
+        command.arg("--detach-on-exit");
+    }
+    if let Some(object) = &launch.object {
+        command.arg("--object").arg(object);
+    }
+    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
     // In place of the file's: nothing is left on the machine, whatever the file says.
     command.args(["--state-directory", STATE_DIRECTORY]);
     command.stdin(Stdio::null()).stdout(File::options().append(true).open(log)?);

@@ -14,7 +14,7 @@ use crate::control::view::{
     FlowBackendView, FlowEntryView, FlowServiceView, FlowSlotView, FlowView,
 };
 use crate::flow::FlowQuestion;
-use crate::kernel::{self, Explainer};
+use crate::kernel::Explainer;
 
 impl Answers {
     /// What would become of the packet now.
@@ -27,8 +27,7 @@ impl Answers {
         let frame = question.frame().map_err(|error| failed(&error))?;
         let mut explainer = self.explainer.lock().unwrap_or_else(PoisonError::into_inner);
         if explainer.is_none() {
-            let object = kernel::object().map_err(|error| failed(&error))?;
-            let loaded = Explainer::load(object, &self.parts.fleet().pin_directory);
+            let loaded = Explainer::load(&self.object, &self.parts.fleet().pin_directory);
             *explainer = Some(loaded.map_err(|error| failed(&error))?);
         }
         let explained = explainer.as_mut().map(|explainer| explainer.explain(&frame));
