@@ -70,6 +70,7 @@ fn manager_is_told_of_start_life_reload_and_end() {
     assert!((before_us..=monotonic_ns() / 1000).contains(&at_us), "{reloading}");
     service.wait_for("READY=1");
     assert!(service.said().contains("read again: "), "{}", service.said());
+    reload_by_the_socket_is_announced(&service);
 
     assert!(service.stop().success(), "{}", service.said());
     let told = service.told();
@@ -77,6 +78,39 @@ fn manager_is_told_of_start_life_reload_and_end() {
     assert_eq!(ends, 1, "{told:?}");
     assert_eq!(told.last().map(String::as_str), Some("STOPPING=1"), "nothing comes after it");
     assert_eq!(links(), 1, "steering stays");
+}
+
+/// As `systemctl reload` does it: nothing changed, members changed, more than members changed, a
+/// mistake. Each time the manager is told that it begins, and then that it is over.
+fn reload_by_the_socket_is_announced(service: &Service) {
+    let text = std::fs::read_to_string(service.configuration()).unwrap();
+    let one_less: Vec<&str> = text.lines().filter(|line| !line.contains("backend-2")).collect();
+    for (changed, succeeds) in [
+        (text.clone(), true),
+        (one_less.join("\n"), true),
+        (text.replace("threshold = 3", "threshold = 2"), true),
+        (text.replace("threshold = 3", "threshold = 30"), false),
+    ] {
+        std::fs::write(service.configuration(), changed).unwrap();
+        service.told();
+        let run_directory = sickbay_lab::agent::RUN_DIRECTORY;
+        let words = ["reload", "--instance", &service.instance, "--run-directory", run_directory];
+        let output = service.sickbay(&words);
+        assert_eq!(output.status.success(), succeeds, "{output:?}\n{}", service.said());
+        service.wait_for("RELOADING=1\nMONOTONIC_USEC=");
+        service.wait_for("READY=1");
+    }
+    let output = service.sickbay(&[
+        "reload",
+        "--dry-run",
+        "--instance",
+        &service.instance,
+        "--run-directory",
+        sickbay_lab::agent::RUN_DIRECTORY,
+    ]);
+    assert!(!output.status.success(), "the mistake is still there");
+    let told = service.told();
+    assert!(!told.iter().any(|text| text.starts_with("RELOADING")), "only asked: {told:?}");
 }
 
 #[test]
