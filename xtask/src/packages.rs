@@ -21,11 +21,16 @@ const PROGRAMS: [(&str, &str, &str); 5] = [
     ("setpriv", "util-linux", "ends the private environment with its maker"),
 ];
 /// Files that only the tests need, as [`PROGRAMS`]: their oracle, and what libbpf is built with.
-const TEST_FILES: [(&str, &str, &str); 14] = [
+const TEST_FILES: [(&str, &str, &str); 15] = [
     ("/usr/sbin/varnishd", "varnish", "the oracle of the conformance tests"),
     ("/usr/sbin/haproxy", "haproxy", "a real server of the tests, on TCP and on a unix socket"),
     ("/usr/bin/curl", "curl", "a real client of the tests, over TCP"),
     ("/usr/bin/iperf3", "iperf3", "a real client of the tests, over TCP, for long"),
+    (
+        "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
+        "libfaketime",
+        "steps the wall clock of one agent by a day",
+    ),
     ("/usr/bin/promtool", "prometheus", "reads the metrics, as an operator's does"),
     ("/usr/bin/make", "make", "builds libbpf, the tests' second loader"),
     ("/usr/bin/pkg-config", "pkg-config", "finds libelf for libbpf"),

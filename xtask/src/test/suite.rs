@@ -69,13 +69,13 @@ pub(crate) const SUITES: [Suite; 10] = [
         name: "end-to-end",
         what: "real servers die, come and go under load",
         budget: Duration::from_secs(480),
-        members: Members::Named(&["end_to_end", "real_servers", "membership", "metrics"]),
+        members: Members::Named(&["end_to_end", "real_servers", "membership", "metrics", "faults"]),
     },
     Suite {
         name: "restart",
         what: "agents are killed, replaced and read again under traffic",
-        budget: Duration::from_secs(480),
-        members: Members::Named(&["transfers"]),
+        budget: Duration::from_secs(900),
+        members: Members::Named(&["transfers", "upgrade"]),
     },
     Suite {
         name: "policies",
@@ -343,6 +343,8 @@ mod tests {
             "conformance",
             "vcl_compiler",
             "real_servers",
+            "upgrade",
+            "faults",
             "metrics",
             "new_one",
         ] {
