@@ -6,6 +6,7 @@
 //! PIN_DIRECTORY/maps/NAME             every map, by its name in the ABI
 //! PIN_DIRECTORY/links/INTERFACE-xdp   the link of an attached program (also -tcx; -clsact holds
 //!                                     the program, for kernels whose TC has no links)
+//! PIN_DIRECTORY/programs/NAME         the programs that links run, for a later agent to turn back to
 //! ```
 //!
 //! What is pinned outlives the agent: steering goes on by the last verdicts when the agent dies, a

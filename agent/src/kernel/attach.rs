@@ -74,18 +74,20 @@ impl Datapath {
     pub fn attach(&mut self, attachments: &[Attachment]) -> Result<Vec<Attached>, KernelError> {
         let interfaces = netlink::interfaces()?;
         let wanted = self.wanted(&interfaces, attachments)?;
-        let mut turned = Turned::default();
+        let mut turned = Turned::new(self.pins.programs());
         match self.turn(&wanted, &mut turned) {
             Ok(done) => {
                 self.attached = true;
                 self.detach_others(&done);
+                self.pin_programs();
                 if self.old_maps {
                     self.pins.drop_old_maps()?;
                 }
                 Ok(done)
             }
             Err(error) => {
-                turned.put_back();
+                // What could not be put back runs on with the maps that belong to it.
+                self.attached |= !turned.put_back();
                 Err(error)
             }
         }
@@ -137,6 +139,18 @@ impl Datapath {
                 Ok((interface, attachment.program))
             })
             .collect()
+    }
+
+    /// Pins the programs that the links run now, for an agent after this one to turn back to.
+    fn pin_programs(&mut self) {
+        let folder = self.pins.programs();
+        let pinned =
+            self.pins.drop_programs().map_err(|error| error.to_string()).and_then(|()| {
+                self.loaded.pin_programs(&folder).map_err(|error| error.to_string())
+            });
+        if let Err(reason) = pinned {
+            tracing::warn!("a later agent cannot turn back to these programs: {reason}");
+        }
     }
 
     fn attach_xdp(

@@ -157,6 +157,12 @@ impl Loaded {
             .map_err(|error| map_failed(abi::POOLS, &error))
     }
 
+    /// Pins both programs in a folder, by their names.
+    pub(super) fn pin_programs(&mut self, folder: &Path) -> Result<(), LinkError> {
+        self.xdp()?.pin(folder.join(XDP_PROGRAM)).map_err(|error| refused(&error))?;
+        self.tc()?.pin(folder.join(TC_PROGRAM)).map_err(|error| refused(&error))
+    }
+
     /// The XDP program's id.
     pub(super) fn xdp_program_id(&mut self) -> Result<u32, LinkError> {
         Ok(self.xdp()?.info()?.id())

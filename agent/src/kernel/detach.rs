@@ -9,7 +9,9 @@ use super::attach::AttachedMode;
 use super::aya;
 use super::by_hand;
 use super::error::KernelError;
-use super::pins::{LINKS_FOLDER, MAPS_FOLDER, OLD_MAPS_FOLDER, failed, name_of, remove_pins_in};
+use super::pins::{
+    LINKS_FOLDER, MAPS_FOLDER, OLD_MAPS_FOLDER, PROGRAMS_FOLDER, failed, name_of, remove_pins_in,
+};
 use super::syscall;
 
 /// Something that [`detach`] removed.
@@ -73,6 +75,7 @@ pub fn detach(pin_directory: &Path) -> Result<Vec<Removed>, KernelError> {
         removed.extend(remove_link(&pin)?);
     }
     let mut count = 0;
+    remove_pins_in(&pin_directory.join(PROGRAMS_FOLDER))?;
     for folder in [MAPS_FOLDER, OLD_MAPS_FOLDER] {
         count += remove_pins_in(&pin_directory.join(folder))?.len();
     }

@@ -15,6 +15,8 @@ use super::left;
 pub const MAPS_FOLDER: &str = "maps";
 /// Folder of the pin directory in which the links are pinned.
 pub const LINKS_FOLDER: &str = "links";
+/// Folder of the pin directory in which the programs are pinned that the links run.
+pub(super) const PROGRAMS_FOLDER: &str = "programs";
 /// Where the maps of an agent that died stand while a new agent loads. No dot: the BPF file system
 /// reserves names with dots (kernel/bpf/inode.c, `bpf_lookup`).
 pub(super) const OLD_MAPS_FOLDER: &str = "maps-old";
@@ -78,6 +80,18 @@ impl Pins {
     /// Where the link called `name` is pinned.
     pub(super) fn link(&self, name: &str) -> PathBuf {
         self.directory.join(LINKS_FOLDER).join(name)
+    }
+
+    /// Where the programs that the links run are pinned.
+    pub(super) fn programs(&self) -> PathBuf {
+        self.directory.join(PROGRAMS_FOLDER)
+    }
+
+    /// Makes room for the programs that the links run from now on.
+    pub(super) fn drop_programs(&self) -> Result<(), KernelError> {
+        let programs = self.programs();
+        remove_pins_in(&programs)?;
+        make_directories(&programs, &mut Vec::new())
     }
 
     /// Every link that is pinned: name and path.

@@ -104,7 +104,13 @@ pub fn link_info(fd: BorrowedFd<'_>) -> io::Result<LinkInfo> {
     Ok(LinkInfo { id: words[1], program_id: words[2], interface_index: words[4] })
 }
 
-/// The program with this id.
+/// The id of the program behind `fd`.
+pub fn program_id(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    // type, id.
+    Ok(object_info(fd)?[1])
+}
+
+/// The program with this id; for CAP_SYS_ADMIN alone.
 pub fn program(id: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attribute {

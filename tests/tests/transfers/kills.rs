@@ -70,7 +70,8 @@ fn killed_agent_loses_moves_and_leaves_nothing(program: Program) {
         (kernel_objects() == objects).then_some(())
     })
     .unwrap();
-    assert_eq!(names(&pins), BTreeSet::from(["links".to_owned(), "maps".to_owned()]));
+    let folders = ["links", "maps", "programs"].map(str::to_owned);
+    assert_eq!(names(&pins), BTreeSet::from(folders));
     assert_eq!(names(&pins.join("maps")).len(), abi::MAPS.len());
     assert_eq!(names(&pins.join("links")), links);
     let said = stage.agent.said();
