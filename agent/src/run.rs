@@ -81,7 +81,7 @@ pub struct Options {
 pub fn run(
     fleet: Fleet,
     source: impl Fn() -> Result<Fleet, ConfigError> + Send + Sync + 'static,
-    options: Options,
+    options: &Options,
 ) -> anyhow::Result<()> {
     // Blocked before any thread starts, so that every thread inherits the mask.
     let signals = Signals::block()?;

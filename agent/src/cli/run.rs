@@ -59,7 +59,7 @@ pub fn run(arguments: &RunArgs, log_format: Option<LogFormat>) -> anyhow::Result
         tell(&configuration);
         Ok(configuration.fleet)
     };
-    run::run(fleet, source, options)
+    run::run(fleet, source, &options)
         .map_err(|error| with_what_stays(error, &pin_directory, "; "))?;
     Ok(ExitCode::SUCCESS)
 }

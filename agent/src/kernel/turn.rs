@@ -25,7 +25,7 @@ enum Step {
     /// A link runs our program in the place of this one; `None`: one that cannot be had.
     Link { pin: PathBuf, before: Option<OwnedFd> },
     /// A filter of clsact does.
-    Filter(FilterBefore),
+    Filter(Box<FilterBefore>),
     /// A link was taken off, which ran this program in the other mode.
     Replaced { pin: PathBuf, interface_index: u32, native: bool, before: OwnedFd },
 }
@@ -43,7 +43,7 @@ impl Turned {
 
     /// The filter runs another program than this.
     pub(super) fn filter(&mut self, before: FilterBefore) {
-        self.steps.push(Step::Filter(before));
+        self.steps.push(Step::Filter(Box::new(before)));
     }
 
     /// Has the link pinned at `pin` run what `relink` puts in its program's place.

@@ -29,6 +29,9 @@ const CONFIGURATION: &str = "sickbay.toml";
 /// The agent is up, or gone, within this, busy as the machine may be.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// It has checked, loaded and refused its programs within this.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(60);
+
 /// A running agent. Dropping it kills it and takes what it left out of the kernel.
 #[derive(Debug)]
 pub struct Agent {
@@ -85,6 +88,23 @@ impl Agent {
         let file = self.log.with_file_name(CONFIGURATION);
         self.child = spawn(&self.namespace, &file, &self.log, &self.launch)?;
         self.become_ready(&fs::read_to_string(&file)?)
+    }
+
+    /// Starts it again, and waits until it has ended by itself, which must be a failure; what it
+    /// said since.
+    ///
+    /// # Errors
+    /// When it does not end, or ends well.
+    pub fn start_in_vain(&mut self) -> Result<String> {
+        let before = self.said().len();
+        let file = self.log.with_file_name(CONFIGURATION);
+        self.child = spawn(&self.namespace, &file, &self.log, &self.launch)?;
+        let ended =
+            wait_until("the agent has ended", REFUSAL_PATIENCE, || self.child.try_wait().ok()?);
+        let said = self.said().split_off(before);
+        let status = ended.with_context(|| format!("the agent said:\n{said}"))?;
+        ensure!(!status.success(), "the agent ended well; it said:\n{said}");
+        Ok(said)
     }
 
     /// How it is started from now on.
