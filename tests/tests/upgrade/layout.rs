@@ -1,7 +1,6 @@
 //! What was left has another layout: another major is refused before anything is touched, another
 //! minor is taken up.
 
-use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
@@ -32,7 +31,7 @@ pub(super) fn map_id(path: &Path) -> u32 {
 }
 
 /// Id and contents of every map that stands still, and the links.
-fn everything(stage: &Stage) -> (BTreeMap<String, (u32, Vec<u8>)>, BTreeMap<String, (u32, u32)>) {
+fn everything(stage: &Stage) -> impl PartialEq + std::fmt::Debug + use<> {
     let look = |path: &Path| {
         let map = syscall::pinned(path).unwrap();
         let info = syscall::map_info(map.as_fd()).unwrap();
