@@ -136,6 +136,7 @@ impl<S: Sink> Engine<S> {
         assert_eq!(plan.targets.len(), endpoints.len(), "one endpoint a target");
         let places = Places::new(endpoints, plan.room.targets);
         let ring = Ring::new(plan.slot_count, &places.all(endpoints))?;
+        counters.set_ring_restricted(ring.features().restricted);
         let now = monotonic_now();
         let prober = Prober::new(plan, now);
         let connect_only: Box<[bool]> =

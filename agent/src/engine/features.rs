@@ -14,6 +14,8 @@ pub struct Features {
     pub socket_options: bool,
     /// Sockets can be bound on the ring (6.11), so probes can have a source address.
     pub bind: bool,
+    /// The ring refuses every operation that no probe needs (tried).
+    pub restricted: bool,
 }
 
 impl Features {

@@ -1,6 +1,6 @@
 //! What a ring did: counters that anyone may read, histograms that its shard hands out on request.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam::utils::CachePadded;
 use hdrhistogram::Histogram;
@@ -180,9 +180,20 @@ struct CounterCells {
     enters: AtomicU64,
     warming: AtomicU32,
     in_flight: AtomicU32,
+    ring_restricted: AtomicBool,
 }
 
 impl Counters {
+    /// Whether the ring refuses every operation that no probe needs.
+    #[must_use]
+    pub fn ring_restricted(&self) -> bool {
+        self.cell.ring_restricted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_ring_restricted(&self, restricted: bool) {
+        self.cell.ring_restricted.store(restricted, Ordering::Relaxed);
+    }
+
     /// Probes that came to `kind`.
     #[must_use]
     pub fn outcomes(&self, kind: OutcomeKind) -> u64 {

@@ -1,4 +1,4 @@
-//! The ring: the only file that names io_uring.
+//! The ring: the only file that names io_uring, with its folder.
 //!
 //! One ring a thread, with a sparse table of direct descriptors: slot i is direct descriptor i, so
 //! no probe touches the process's descriptor table. A probe is one chain of linked operations that
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, Timespec};
-use io_uring::{IoUring, Probe, opcode, squeue};
+use io_uring::{IoUring, opcode, squeue};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, getsockname, socket as open,
 };
@@ -27,15 +27,13 @@ use crate::fleet::CloseMode;
 
 use entry::{defer_ack, linked, quick_ack, reset, set_option, socket};
 
-/// Submission entries: how many operations one system call can hand over.
-const SUBMISSION_ENTRIES: u32 = 1024;
-/// The most completion entries that a kernel gives a ring.
-const COMPLETION_ENTRIES_MAX: u32 = 65_536;
 /// How long a ring that is dropped waits for its operations to end.
 const DROP_WAIT: Duration = Duration::from_secs(2);
 
 /// The entries that it is made of.
 mod entry;
+/// How a ring is made, and what it may then do.
+mod setup;
 
 /// The ring of one thread. It is bound to the thread that made it.
 pub(super) struct Ring {
@@ -59,7 +57,7 @@ impl Ring {
     /// later ([`Self::set_target`]).
     pub(super) fn new(slots: u32, places: &[Option<&Endpoint>]) -> Result<Self, EngineError> {
         raise_descriptor_limit(slots)?;
-        let (uring, bind) = set_up(slots)?;
+        let (uring, bind) = setup::set_up(slots)?;
         uring.submitter().register_files_sparse(slots).map_err(|source| {
             match source.raw_os_error() {
                 Some(libc::ENOMEM) => EngineError::NoMemory { slots },
@@ -68,16 +66,18 @@ impl Ring {
             }
         })?;
         let arenas = ManuallyDrop::new(Arenas::new(slots, places));
+        setup::restrict_and_enable(&uring, bind)?;
         let mut ring = Self {
             uring,
             arenas,
             outstanding: 0,
-            features: Features { socket_options: false, bind },
+            features: Features { socket_options: false, bind, restricted: false },
             kept: Kept::new(slots),
             enter_count: 0,
             chain: Vec::with_capacity(CHAIN_OPS_MAX),
             named: (0..slots).map(|_| None).collect(),
         };
+        ring.features.restricted = ring.try_forbidden()?;
         ring.features.socket_options = ring.try_option()?;
         ring.features.check(places.iter().flatten().copied())?;
         Ok(ring)
@@ -378,9 +378,7 @@ impl Ring {
         ];
         let mut settable = false;
         for entry in entries {
-            self.push(&[entry]).expect("an empty ring has room for one entry");
-            self.submit_and_wait(1, None, Duration::from_secs(5))?;
-            let answer = self.pop_completion();
+            let answer = self.carry_out_one(entry)?;
             let (tag, result) = answer.ok_or_else(|| EngineError::missing("direct sockets"))?;
             match tag.map(|tag| tag.step) {
                 Some(Step::Option) => settable = result == 0,
@@ -392,6 +390,22 @@ impl Ring {
             }
         }
         Ok(settable)
+    }
+
+    /// Whether the ring refuses an operation that no probe needs.
+    fn try_forbidden(&mut self) -> Result<bool, EngineError> {
+        let answer = self.carry_out_one(opcode::Nop::new().build())?;
+        Ok(answer.is_some_and(|(_, result)| result == -libc::EACCES))
+    }
+
+    /// Carries out one operation on a ring that has no other.
+    fn carry_out_one(
+        &mut self,
+        entry: squeue::Entry,
+    ) -> Result<Option<(Option<Tag>, i32)>, EngineError> {
+        self.push(&[entry]).expect("an empty ring has room for one entry");
+        self.submit_and_wait(1, None, Duration::from_secs(5))?;
+        Ok(self.pop_completion())
     }
 }
 
@@ -421,43 +435,4 @@ impl Drop for Ring {
             );
         }
     }
-}
-
-/// A ring of the kind used here, with every operation that is used on each, or why there is none;
-/// and whether it can bind.
-fn set_up(slots: u32) -> Result<(IoUring, bool), EngineError> {
-    // Per slot one operation and one cancel can be unanswered, so the queue does not overflow; on a
-    // ring so large that it could, the kernel keeps what does not fit (IORING_FEAT_NODROP).
-    let completions = (2 * slots).clamp(2 * SUBMISSION_ENTRIES, COMPLETION_ENTRIES_MAX);
-    let uring = IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_submit_all()
-        .setup_cqsize(completions)
-        .build(SUBMISSION_ENTRIES)
-        .map_err(|source| EngineError::from_setup(source, slots))?;
-    if !uring.params().is_feature_ext_arg() {
-        return Err(EngineError::missing("waiting with a timeout in io_uring (5.11)"));
-    }
-    if !uring.params().is_feature_skip_cqe_on_success() {
-        return Err(EngineError::missing("IOSQE_CQE_SKIP_SUCCESS (5.17)"));
-    }
-    let mut probe = Probe::new();
-    uring
-        .submitter()
-        .register_probe(&mut probe)
-        .map_err(|source| EngineError::Call { call: "listing operations", source })?;
-    for (code, feature) in [
-        (opcode::Socket::CODE, "the io_uring operation socket (5.19)"),
-        (opcode::Connect::CODE, "the io_uring operation connect (5.5)"),
-        (opcode::Send::CODE, "the io_uring operation send (5.6)"),
-        (opcode::Recv::CODE, "the io_uring operation recv (5.6)"),
-        (opcode::Close::CODE, "the io_uring operation close (5.6)"),
-        (opcode::AsyncCancel::CODE, "the io_uring operation async_cancel (5.5)"),
-    ] {
-        if !probe.is_supported(code) {
-            return Err(EngineError::missing(feature));
-        }
-    }
-    Ok((uring, probe.is_supported(opcode::Bind::CODE)))
 }
