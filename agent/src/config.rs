@@ -20,6 +20,7 @@ mod name;
 mod observe;
 mod percent;
 mod pools;
+mod privilege;
 mod probes;
 mod problem;
 mod question;
@@ -86,6 +87,8 @@ pub struct Configuration {
     pub warnings: Vec<Problem>,
     /// What it amounts to.
     pub summary: Summary,
+    /// The directories that its files stand in, links followed.
+    pub directories: Vec<PathBuf>,
 }
 
 /// Reads and validates the configuration file at `path`.
@@ -120,7 +123,22 @@ pub fn parse(text: &str, path: &Path, overrides: &Overrides) -> Result<Configura
     let warnings = report.finish()?;
     let fleet = fleet.expect("a report without errors comes with a fleet");
     let summary = Summary::of(&fleet);
-    Ok(Configuration { fleet, warnings, summary })
+    let directories = directories(&settings, path);
+    Ok(Configuration { fleet, warnings, summary, directories })
+}
+
+/// The directories of the file at `path` and of the files that it names, links followed. What is
+/// read of a VCL's includes stands below its own.
+fn directories(settings: &Settings, path: &Path) -> Vec<PathBuf> {
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let pools = settings.pool.values();
+    let named = pools.flat_map(|pool| pool.backends_file.iter().chain(&pool.vcl));
+    let files = [path.to_owned()].into_iter().chain(named.map(|file| beside.join(file)));
+    // Where the path leads, and where it stands: a link there may be turned to another file.
+    let places = files.flat_map(|file| [file.canonicalize().ok(), std::path::absolute(file).ok()]);
+    let directories = places.flatten().filter_map(|place| place.parent().map(Path::to_owned));
+    let unique: std::collections::BTreeSet<PathBuf> = directories.collect();
+    unique.into_iter().collect()
 }
 
 /// Where an instance without a configuration file is pinned, its name included.
@@ -157,6 +175,7 @@ fn validate(
     let attachments = services::validate_attachments(settings, report);
     let steering = steering::validate(settings, report);
     let guard = steering::validate_guard(settings, report);
+    let privilege = privilege::validate(settings, report);
     if drafts.is_empty() && !report.has_errors() {
         report.error(
             &[],
@@ -192,7 +211,9 @@ fn validate(
         attachments,
         steering,
         guard,
+        privilege,
         observe: agent.observe,
+        read_group: agent.read_group,
     })
 }
 

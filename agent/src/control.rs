@@ -26,10 +26,14 @@ pub mod members;
 pub mod metrics;
 /// Patterns over backend names.
 pub mod pattern;
+/// Who is at the other end.
+mod peer;
 /// Every poll, for those who watch.
 pub mod polls;
 /// The wire format: one JSON request a line, one JSON response a line.
 pub mod protocol;
+/// The group that may look.
+pub mod readers;
 /// Who said something over a backend, when and why.
 pub mod said;
 /// The admin socket's server.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
 use sickbay_shared::limits::{self, BACKENDS_MAX, WORD_BACKENDS};
 
+use crate::confine::Privilege;
 use crate::kernel::Sizes;
 use crate::service_keys::ServiceKeys;
 
@@ -66,8 +67,12 @@ pub struct Fleet {
     pub steering: Steering,
     /// When verdicts that condemn many at once are held; `None` = never.
     pub guard: Option<Guard>,
+    /// What the agent gives up when it has started.
+    pub privilege: Privilege,
     /// Where it tells what it does.
     pub observe: Observe,
+    /// The group whose members may look at it; `None` = nobody but root.
+    pub read_group: Option<String>,
 }
 
 /// What the kernel program may spend, per CPU and second, and the room it has for flows.

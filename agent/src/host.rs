@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use thiserror::Error;
 
+use crate::confine;
 use crate::kernel::on_bpf_file_system;
 
 /// Oldest kernel that is supported: Debian 12's own.
@@ -27,6 +28,8 @@ pub struct Needs {
     pub pin_directory: Option<PathBuf>,
     /// Descriptors that must be open at the same time.
     pub descriptors: u64,
+    /// Of the capabilities that are there, those that stay: the rings are made with them.
+    pub lasting: u64,
 }
 
 /// Why this host will not do. One line each: what is missing, and the remedy.
@@ -125,7 +128,8 @@ pub fn judge(facts: &Facts, needs: &Needs) -> Result<(), HostError> {
         return Err(HostError::Kernel { found: facts.kernel.clone() });
     }
     let has = |capability: u32| facts.capabilities >> capability & 1 == 1;
-    if 2 <= facts.io_uring_disabled || (facts.io_uring_disabled == 1 && !has(CAP_SYS_ADMIN)) {
+    let stays = |capability: u32| has(capability) && needs.lasting >> capability & 1 == 1;
+    if 2 <= facts.io_uring_disabled || (facts.io_uring_disabled == 1 && !stays(CAP_SYS_ADMIN)) {
         return Err(HostError::IoUring { level: facts.io_uring_disabled });
     }
     if facts.descriptors < needs.descriptors {
@@ -165,10 +169,7 @@ pub fn kernel_version() -> Option<(u32, u32)> {
 fn collect(needs: &Needs) -> Facts {
     Facts {
         kernel: release(),
-        capabilities: std::fs::read_to_string("/proc/self/status")
-            .ok()
-            .and_then(|status| effective_capabilities(&status))
-            .unwrap_or(0),
+        capabilities: confine::by_this_process().map_or(0, |held| held.effective),
         pins_on_bpf: needs.pin_directory.as_deref().is_some_and(on_bpf_file_system),
         btf: Path::new(BTF).exists(),
         io_uring_disabled: std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
@@ -194,12 +195,6 @@ fn raise_descriptor_limit() -> u64 {
     if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
 }
 
-/// The `CapEff` line of /proc/PID/status.
-fn effective_capabilities(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(line.trim(), 16).ok()
-}
-
 /// Major and minor of a release like `6.1.0-18-amd64`.
 fn parse_version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
@@ -222,11 +217,15 @@ mod tests {
     }
 
     fn steering() -> Needs {
-        Needs { pin_directory: Some("/sys/fs/bpf/sickbay/main".into()), descriptors: 1024 }
+        Needs {
+            pin_directory: Some("/sys/fs/bpf/sickbay/main".into()),
+            descriptors: 1024,
+            lasting: u64::MAX,
+        }
     }
 
     fn probing() -> Needs {
-        Needs { pin_directory: None, descriptors: 1024 }
+        Needs { pin_directory: None, descriptors: 1024, lasting: u64::MAX }
     }
 
     #[track_caller]
@@ -296,6 +295,9 @@ mod tests {
         assert!(refused(&facts, &probing()).contains("io_uring"));
         let facts = Facts { capabilities: u64::MAX, ..facts };
         assert_eq!(judge(&facts, &probing()), Ok(()));
+        // Given up before the rings are made, it does not count.
+        let needs = Needs { lasting: !(1 << CAP_SYS_ADMIN), ..probing() };
+        assert!(refused(&facts, &needs).contains("io_uring"));
     }
 
     #[test]
@@ -303,13 +305,6 @@ mod tests {
         let needs = Needs { descriptors: 30_000, ..probing() };
         let text = refused(&Facts { descriptors: 20_000, ..good() }, &needs);
         assert!(text.contains("LimitNOFILE=30000") && text.contains("20000"), "{text}");
-    }
-
-    #[test]
-    fn capabilities_are_read_from_the_status_file() {
-        let status = "Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t000001ffffffffff\n";
-        assert_eq!(effective_capabilities(status), Some(0x1ff_ffff_ffff));
-        assert_eq!(effective_capabilities("Name:\tx\n"), None);
     }
 
     #[test]

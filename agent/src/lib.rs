@@ -8,6 +8,8 @@ pub mod board;
 pub mod cli;
 /// From a TOML file to a fleet, with every mistake named.
 pub mod config;
+/// What a running agent gives up: capabilities, system calls, files.
+pub mod confine;
 /// The control plane: the admin socket, its client, the journal of transitions.
 pub mod control;
 /// The loop that carries out what the core asks for: one ring, one thread.

@@ -20,12 +20,14 @@ use crate::config::ConfigError;
 use crate::control::claim::Claim;
 use crate::control::host::ControlError;
 use crate::control::members::Reloaded;
-use crate::control::server::{ControlServer, Options as ControlOptions};
+use crate::control::readers::Readers;
+use crate::control::server::{Bound, ControlServer, Options as ControlOptions};
 use crate::estate::Remaining;
 use crate::fleet::Fleet;
 use crate::{host, kernel, shard};
 
 use front::{Front, Reply, Source, Step};
+use giving_up::GivingUp;
 use notify::Notifier;
 use parts::Lasting;
 use working::Working;
@@ -37,6 +39,8 @@ mod alarms;
 mod answers;
 /// The control plane's side, whichever configuration is in force.
 mod front;
+/// What the agent gives up once it has started.
+mod giving_up;
 /// What the agent before this one left, as this one takes it up.
 mod heritage;
 /// From the fleet to the kernel's maps.
@@ -68,6 +72,8 @@ const OTHER_DESCRIPTORS: u64 = 128;
 pub struct Options {
     /// The eBPF object that is used in place of the embedded one.
     pub object: Option<PathBuf>,
+    /// Directories that the configuration's files stand in.
+    pub read: Vec<PathBuf>,
     /// Whether the programs are detached and the maps removed when the agent stops.
     pub detach_on_exit: bool,
 }
@@ -86,7 +92,11 @@ pub fn run(
     // Blocked before any thread starts, so that every thread inherits the mask.
     let signals = Signals::block()?;
     let descriptors = shard::shard_count(&fleet) as u64 * 8 + OTHER_DESCRIPTORS;
-    host::require(&host::Needs { pin_directory: Some(fleet.pin_directory.clone()), descriptors })?;
+    host::require(&host::Needs {
+        pin_directory: Some(fleet.pin_directory.clone()),
+        descriptors,
+        lasting: giving_up::lasting_capabilities(&fleet.privilege)?,
+    })?;
     crate::engine::probe_features()?;
     own_traffic::check(&fleet)?;
     // After the host's privileges, whose lack is told better than a directory's refusal.
@@ -96,7 +106,8 @@ pub fn run(
     // Before anything is pinned, or what was left is looked at.
     kernel::self_check(&object)?;
 
-    let mut agent = Agent::start(fleet, Lasting::begin(object), Box::new(source), claim)?;
+    let lasting = Lasting::begin(object);
+    let mut agent = Agent::start(fleet, lasting, Box::new(source), claim, &options.read)?;
     let ran = agent.serve(&signals);
     let attached = agent.stop();
     if options.detach_on_exit {
@@ -119,19 +130,26 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(fleet: Fleet, lasting: Lasting, source: Source, claim: Claim) -> anyhow::Result<Self> {
+    /// What needs more than a running agent keeps comes first; then that is given up, and only then
+    /// the first thread is started, so that none has it.
+    fn start(
+        fleet: Fleet,
+        lasting: Lasting,
+        source: Source,
+        claim: Claim,
+        read: &[PathBuf],
+    ) -> anyhow::Result<Self> {
         let mut notifier = Notifier::from_environment();
         notifier.starting(fleet.start_timeout_ns);
         let (hand_over, reloads) = bounded(1);
+        let given_up = GivingUp::of(&fleet, read);
         let observe = fleet.observe.clone();
+        let readers = fleet.read_group.as_deref().map(Readers::named).transpose()?;
         let mut prepared = Working::prepare(fleet, &lasting, Remaining::default())?;
         let front = Arc::new(Front::new(source, prepared.answers(), hand_over));
-        let control = ControlServer::start(
-            claim,
-            Arc::clone(&front) as _,
-            Arc::clone(&lasting.journal),
-            ControlOptions::observed(observe),
-        )?;
+        let bound = Bound::new(claim, ControlOptions::observed(observe, readers))?;
+        lasting.confined.set(given_up.carry_out()?).expect("it is given up once");
+        let control = bound.serve(Arc::clone(&front) as _, Arc::clone(&lasting.journal))?;
         prepared.begin()?;
         Ok(Self { working: Some(prepared), lasting, front, reloads, notifier, control })
     }
@@ -181,7 +199,12 @@ impl Agent {
         let Some(working) = self.working.take() else {
             return Err(ControlError::Failed { what: "no configuration is in force".to_owned() });
         };
-        let refuse = |error: anyhow::Error| ControlError::Refused { what: format!("{error:#}") };
+        let privilege = working.configured().privilege.clone();
+        let told = |error: anyhow::Error| {
+            let what = format!("{error:#}");
+            format!("{what}{}", giving_up::remedy(&privilege, &what))
+        };
+        let refuse = |error| ControlError::Refused { what: told(error) };
         if let Err(error) = working.check(&wanted) {
             self.working = Some(working);
             return Err(refuse(error));
@@ -191,7 +214,7 @@ impl Agent {
         match self.put_in_force(wanted, remaining.clone()) {
             Ok(()) => Ok(()),
             Err(error) => {
-                let what = format!("{error:#}");
+                let what = told(error);
                 tracing::error!("the configuration cannot be put in force: {what}");
                 if let Err(error) = self.put_in_force(before, remaining) {
                     tracing::error!("nor can the one before it: {error:#}");

@@ -95,6 +95,8 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
         attachments: Vec::new(),
         steering: Steering::default(),
         guard: None,
+        privilege: Default::default(),
+        read_group: None,
         observe: Observe::default(),
     }
 }

@@ -400,6 +400,8 @@ fn fleet(addresses: &[SocketAddr]) -> Fleet {
         attachments: Vec::new(),
         steering: Steering::default(),
         guard: None,
+        privilege: Default::default(),
+        read_group: None,
         observe: Observe::default(),
     }
 }

@@ -52,7 +52,7 @@ pub fn run(arguments: &RunArgs, log_format: Option<LogFormat>) -> anyhow::Result
     let fleet = configuration.fleet;
     let pin_directory = fleet.pin_directory.clone();
     let (object, detach_on_exit) = (arguments.object.clone(), arguments.detach_on_exit);
-    let options = Options { object, detach_on_exit };
+    let options = Options { object, read: configuration.directories, detach_on_exit };
     let arguments = arguments.clone();
     let source = move || {
         let configuration = arguments.load()?;

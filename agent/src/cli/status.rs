@@ -10,7 +10,9 @@ use clap::Args;
 use super::listing::{InstanceArgs, OutputFormat, Screen, printable, write_json, write_text};
 use super::service::attached_text;
 use super::table::{Cell, Column, Table};
-use crate::control::view::{FlowEntriesView, PercentilesView, StatusView};
+use crate::control::view::{
+    FlowEntriesView, PercentilesView, PrivilegeView, ShardView, StatusView,
+};
 
 /// Arguments of `sickbay status`.
 #[derive(Clone, Debug, Args)]
@@ -75,6 +77,9 @@ fn text(status: &StatusView, screen: Screen) -> String {
     if status.transitions_dropped != 0 {
         lines.push(("Transitions not logged", status.transitions_dropped.to_string()));
     }
+    if let Some(privilege) = &status.privilege {
+        lines.extend(held(privilege, &status.shards));
+    }
     let mut text = String::new();
     for (name, value) in lines {
         writeln!(text, "{name:<22}  {value}").expect("a String takes all text");
@@ -82,6 +87,36 @@ fn text(status: &StatusView, screen: Screen) -> String {
     text.push('\n');
     text.push_str(&shards(status).render(screen));
     text
+}
+
+/// What the process can still do, and what it cannot.
+fn held(privilege: &PrivilegeView, shards: &[ShardView]) -> Vec<(&'static str, String)> {
+    let PrivilegeView { capabilities, bounding, no_new_privileges, seccomp, landlock_abi } =
+        privilege;
+    let named = |names: &[String]| match names {
+        [] => "none".to_owned(),
+        names => printable(&names.join(" ")),
+    };
+    let mut lines = vec![("Capabilities", named(capabilities))];
+    if bounding != capabilities {
+        lines.push(("Bounding set", named(bounding)));
+    }
+    let calls = match seccomp {
+        0 => "not filtered".to_owned(),
+        mode => format!("filtered (seccomp mode {mode})"),
+    };
+    let files = landlock_abi.map_or_else(
+        || "not confined".to_owned(),
+        |version| format!("confined (Landlock ABI {version})"),
+    );
+    let restricted = shards.iter().filter(|shard| shard.ring_restricted).count();
+    lines.extend([
+        ("New privileges", if *no_new_privileges { "none" } else { "possible" }.to_owned()),
+        ("System calls", calls),
+        ("Files", files),
+        ("Probing rings", format!("{restricted} of {} restricted", shards.len())),
+    ]);
+    lines
 }
 
 fn shards(status: &StatusView) -> Table {
@@ -118,7 +153,7 @@ fn uptime(uptime_s: f64) -> String {
 mod tests {
     use super::{Screen, text};
     use crate::control::view::{
-        AttachedView, FlowEntriesView, PercentilesView, ShardView, StatusView,
+        AttachedView, FlowEntriesView, PercentilesView, PrivilegeView, ShardView, StatusView,
     };
 
     #[test]
@@ -134,6 +169,7 @@ mod tests {
             targets: 8,
             in_flight: 1,
             probes: 12_345,
+            ring_restricted: true,
         };
         let status = StatusView {
             instance: "demo".to_owned(),
@@ -156,6 +192,13 @@ mod tests {
                 embryonic: 3,
                 room: 64,
             }],
+            privilege: Some(PrivilegeView {
+                capabilities: vec!["CAP_NET_ADMIN".to_owned(), "CAP_BPF".to_owned()],
+                bounding: vec!["CAP_BPF".to_owned()],
+                no_new_privileges: true,
+                seccomp: 2,
+                landlock_abi: None,
+            }),
         };
         assert_eq!(
             text(&status, Screen::default()),
@@ -168,6 +211,12 @@ Backends                8: 7 take new flows, 1 have no verdict yet
 Attached                eth0 xdp/native
 Verdict to kernel       p50 150 ns, p99 205 ns, max 900 ns of 2
 Flow entries (IPv4)     64 of 64, 3 of SYNs: full, the least recently used give way
+Capabilities            CAP_NET_ADMIN CAP_BPF
+Bounding set            CAP_BPF
+New privileges          none
+System calls            filtered (seccomp mode 2)
+Files                   not confined
+Probing rings           1 of 1 restricted
 
 Shard  Heartbeat (ms)  Targets  In flight  Probes
     0               4        8          1   12345

@@ -24,6 +24,7 @@ pub(super) struct Agent {
     pub(super) start_timeout_ns: Nanos,
     pub(super) seed: u64,
     pub(super) observe: Observe,
+    pub(super) read_group: Option<String>,
 }
 
 /// The agent's section with the overrides in place; what is wrong is reported.
@@ -73,9 +74,26 @@ pub(super) fn validate(
         start_timeout_ns,
         seed: seed(agent.seed, &at("seed"), report),
         observe: observe::validate(agent, state_directory.clone(), report),
+        read_group: read_group(agent.read_group.as_ref(), &at("read_group"), report),
         state_directory,
         instance,
     }
+}
+
+/// A name that a group can have; whether there is one is this host's, and asked at the start.
+fn read_group(
+    given: Option<&String>,
+    place: &[Step<'_>],
+    report: &mut Report<'_>,
+) -> Option<String> {
+    let name = given?;
+    let odd = |c: char| c.is_control() || c.is_whitespace() || matches!(c, ':' | ',' | '/');
+    if name.is_empty() || name.contains(odd) {
+        let problem = format!("{} is no group's name", quoted(name));
+        report.error(place, problem, "write one such as \"sickbay\"");
+        return None;
+    }
+    Some(name.clone())
 }
 
 fn seed(given: i64, place: &[Step<'_>], report: &mut Report<'_>) -> u64 {

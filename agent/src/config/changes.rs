@@ -41,6 +41,12 @@ pub fn changes(now: &Fleet, gone: &[u32], wanted: &Fleet) -> Result<Changes, Str
                 .to_owned(),
         );
     }
+    if now.read_group != wanted.read_group {
+        return Err("read_group is not as it runs: only a restart changes it".to_owned());
+    }
+    if now.privilege != wanted.privilege {
+        return Err("privilege is not as it was given up: only a restart changes it".to_owned());
+    }
     let mut told = Changes::default();
     tell_settings(now, wanted, &mut told.changed);
     tell_by_name("probe", &probes(now), &probes(wanted), &mut told.changed);
@@ -244,6 +250,8 @@ mod tests {
             ("run_directory = \"/tmp/x\"", "instance and directories are not as they run"),
             ("metrics = \"127.0.0.1:9990\"", "metrics, history or log_format are not"),
             ("history_bytes = 2097152", "metrics, history or log_format are not"),
+            ("read_group = \"sickbay\"", "read_group is not as it runs"),
+            ("[privilege]\nseccomp = false", "privilege is not as it was given up"),
         ] {
             let other = format!("[agent]\n{line}\n{BASE}");
             let error = changes(&fleet(BASE), &[], &fleet(&other)).expect_err("a restart's");

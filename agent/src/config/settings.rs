@@ -14,12 +14,15 @@ use crate::log::LogFormat;
 
 /// Pools and their backends.
 mod pool;
+/// What the agent gives up.
+mod privilege;
 /// Services.
 mod service;
 /// What the kernel program may spend, and the guard against faults of this host.
 mod steering;
 
 pub use self::pool::{BackendEntry, BackendSettings, PoolSettings, ProbeNames};
+pub use self::privilege::PrivilegeSettings;
 pub use self::service::{PortEntry, PortSetting, ProtocolSetting, ServiceSettings};
 pub use self::steering::{GuardSettings, SteeringSettings};
 
@@ -47,6 +50,9 @@ pub struct Settings {
     /// Holds the last verdicts when many backends of a pool turn sick at once and the fault looks
     /// like this host's own. Off unless share is given.
     pub guard: GuardSettings,
+    /// What the agent gives up when it has started. All of it may be left out; a change needs a
+    /// restart.
+    pub privilege: PrivilegeSettings,
 }
 
 /// A time as text with a unit, such as "500ms", "5s" or "1m 30s".
@@ -72,6 +78,10 @@ pub struct AgentSettings {
     pub pin_directory: String,
     /// Where the admin socket stands; the instance name is appended.
     pub run_directory: String,
+    /// A group whose members may look at the agent through its admin socket and read its history,
+    /// and change nothing. Nobody but root when not given.
+    #[schemars(example = &"sickbay")]
+    pub read_group: Option<String>,
     /// Where the history of events and what operators said are kept; the instance name is appended.
     pub state_directory: String,
     /// Probing threads; 0 is one per CPU that the agent may use. At most 256.
@@ -107,6 +117,7 @@ impl Default for AgentSettings {
             instance: "default".to_owned(),
             pin_directory: "/sys/fs/bpf/sickbay".to_owned(),
             run_directory: "/run/sickbay".to_owned(),
+            read_group: None,
             state_directory: "/var/lib/sickbay".to_owned(),
             shards: 0,
             in_flight: 1024,

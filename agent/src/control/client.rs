@@ -294,7 +294,10 @@ pub enum ClientError {
         others: Others,
     },
     /// This user may not look there.
-    #[error("not permitted to ask the agent at {}: run as root", directory.display())]
+    #[error(
+        "not permitted to ask the agent at {}: run as root, or join the group of its read_group",
+        directory.display()
+    )]
     NotPermitted {
         /// Where.
         directory: PathBuf,

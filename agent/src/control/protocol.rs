@@ -145,7 +145,41 @@ pub enum Request {
     },
 }
 
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Its user.
+    pub uid: u32,
+    /// Whether it may change something, and not only look.
+    pub may_change: bool,
+}
+
 impl Request {
+    /// Whether it only looks: whoever may read may ask it.
+    #[must_use]
+    pub const fn only_looks(&self) -> bool {
+        match self {
+            Self::Status
+            | Self::Services
+            | Self::Backends { .. }
+            | Self::Guards
+            | Self::ExplainFlow(_)
+            | Self::Drops { .. }
+            | Self::Transitions { .. }
+            | Self::Polls { .. } => true,
+            Self::SetHealth { .. }
+            | Self::ReleaseGuard { .. }
+            | Self::AddBackends { .. }
+            | Self::RemoveBackends { .. }
+            | Self::SetWeight { .. }
+            | Self::Drain { .. }
+            | Self::Maintain { .. }
+            | Self::Undrain { .. }
+            // A dry run too: it reads, as the agent, whatever file the configuration names.
+            | Self::Reload { .. } => false,
+        }
+    }
+
     /// Whether it changes members: that may take longer than to answer a question.
     #[must_use]
     pub const fn is_change(&self) -> bool {
@@ -256,10 +290,10 @@ pub enum ErrorKind {
     Failed,
 }
 
-/// The response to one request line of user `uid`, LF included.
+/// The response to one request line of `asker`, LF included.
 #[must_use]
-pub fn respond(line: &[u8], uid: u32, host: &dyn Host, journal: &Journal) -> Vec<u8> {
-    match parse(line).and_then(|request| answer(request, uid, host, journal)) {
+pub fn respond(line: &[u8], asker: Asker, host: &dyn Host, journal: &Journal) -> Vec<u8> {
+    match parse(line).and_then(|request| answer(request, asker, host, journal)) {
         Ok(reply) => encode(&ResponseLine { protocol: PROTOCOL, reply: Some(reply), error: None }),
         Err(error) => refusal(error.kind, error.message),
     }
@@ -312,10 +346,16 @@ fn parse(line: &[u8]) -> Result<Request, ErrorReply> {
 
 fn answer(
     request: Request,
-    uid: u32,
+    Asker { uid, may_change }: Asker,
     host: &dyn Host,
     journal: &Journal,
 ) -> Result<Reply, ErrorReply> {
+    if !may_change && !request.only_looks() {
+        return Err(ErrorReply {
+            kind: ErrorKind::NotAllowed,
+            message: format!("uid {uid} may look at this agent and change nothing: run as root"),
+        });
+    }
     let terms = |limit_ms: Option<u64>, reason: Option<String>| Terms {
         by: user_name(uid),
         reason,

@@ -5,9 +5,8 @@
 //! a while. It also drains the journal of transitions into the log and the history, and serves the
 //! metrics port.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -15,19 +14,27 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::claim::Claim;
-use super::history::writer::{HistoryError, Queue, Writer, prepare};
+use super::history::writer::{HistoryError, Queue, Writer};
 use super::history::{self, segments::Opened};
 use super::host::Host;
 use super::journal::{Journal, TransitionView};
 use super::metrics;
-use super::protocol::{self, ErrorKind};
+use super::readers::{Readers, ReadersError};
 use crate::fleet::{History, Observe};
+
+use conversation::admit;
+
+/// What is opened before anything is served.
+mod bound;
+/// One connection.
+mod conversation;
+
+pub use bound::Bound;
 
 /// Answers made at once; each may hold some tens of megabytes for the largest fleets.
 const ANSWERS_MAX: usize = 4;
@@ -42,8 +49,10 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Who may ask, and how much.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Users that are answered.
+    /// Users that are answered whatever they ask.
     pub allowed_uids: Vec<u32>,
+    /// A group whose members may look.
+    pub readers: Option<Readers>,
     /// Longest request line, LF not counted.
     pub request_bytes_max: usize,
     /// Time for a request to arrive, again for it to be answered, and again to take the response.
@@ -61,17 +70,18 @@ pub struct Options {
 impl Options {
     /// The usual ones, with these.
     #[must_use]
-    pub fn observed(observe: Observe) -> Self {
-        Self { observe, ..Self::default() }
+    pub fn observed(observe: Observe, readers: Option<Readers>) -> Self {
+        Self { observe, readers, ..Self::default() }
     }
 }
 
 impl Default for Options {
-    /// Root and this process's own user; 1 MiB, some ten thousand backends to add; 5 s, a minute for
+    /// Root and this process's own user, and nobody else; 1 MiB, some ten thousand backends to add; 5 s, a minute for
     /// a change; 64 connections; no metrics and no history.
     fn default() -> Self {
         Self {
             allowed_uids: vec![0, nix::unistd::geteuid().as_raw()],
+            readers: None,
             request_bytes_max: 1024 * 1024,
             request_time: Duration::from_secs(5),
             change_time: Duration::from_secs(60),
@@ -91,61 +101,19 @@ pub struct ControlServer {
 }
 
 impl ControlServer {
-    /// Binds the admin socket (0600) in the claimed directory and serves it until stopped; the
-    /// claim is let go then.
+    /// Binds the admin socket in the claimed directory and serves it until stopped; the claim is
+    /// let go then.
     ///
     /// # Errors
     ///
-    /// The socket or the metrics port cannot be bound, the history cannot be kept where it should, or
-    /// this host has no io_uring.
+    /// As [`Bound::new`] and [`Bound::serve`].
     pub fn start(
         claim: Claim,
         host: Arc<dyn Host>,
         journal: Arc<Journal>,
         options: Options,
     ) -> Result<Self, ServerError> {
-        let listener = bind(&claim)?;
-        let Observe { metrics, metrics_per_target, history, .. } = options.observe.clone();
-        let port = metrics.map(bind_metrics).transpose()?;
-        let opened = history.as_ref().map(prepare).transpose()?;
-        let status = history.is_some().then(|| Arc::new(history::Status::default()));
-        let source = metrics::Source {
-            host: Arc::clone(&host),
-            journal: Arc::clone(&journal),
-            history: status.clone(),
-            per_backend: metrics_per_target,
-            time: options.scrape_time,
-        };
-        let metrics = port.as_ref().and_then(|port| port.address().ok());
-        let history = history.zip(opened).zip(status);
-        let observed = Observed {
-            metrics: port.map(|port| (port, source)),
-            history: history.map(|((history, opened), status)| (history, opened, status)),
-        };
-        let (stop, stopped) = oneshot::channel();
-        let (started, start) = mpsc::sync_channel(1);
-        let service = Service {
-            host,
-            journal,
-            connections: Arc::new(Semaphore::new(options.connections_max)),
-            answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
-            options,
-        };
-        let thread = std::thread::Builder::new()
-            .name("sickbay-control".to_owned())
-            .spawn(move || {
-                run(listener, service, observed, &started, stopped);
-                drop(claim);
-            })
-            .map_err(|source| ServerError::Thread { source })?;
-        let server = Self { metrics, stop: Some(stop), thread: Some(thread) };
-        match start.recv() {
-            Ok(Ok(())) => Ok(server),
-            Ok(Err(source)) => Err(ServerError::Runtime { source }),
-            Err(mpsc::RecvError) => {
-                Err(ServerError::Runtime { source: io::Error::other("its thread ended at once") })
-            }
-        }
+        Bound::new(claim, options)?.serve(host, journal)
     }
 
     /// Where the metrics are read.
@@ -204,6 +172,9 @@ pub enum ServerError {
     /// No history.
     #[error(transparent)]
     History(#[from] HistoryError),
+    /// Nothing for the group that may look.
+    #[error(transparent)]
+    Readers(#[from] ReadersError),
     /// No runtime.
     #[error(
         "cannot start the control plane's io_uring runtime: {source}; sysctl \
@@ -228,22 +199,6 @@ struct Service {
     connections: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     options: Options,
-}
-
-fn bind(claim: &Claim) -> Result<StdUnixListener, ServerError> {
-    let path = claim.socket_path();
-    // The directory is 0700: nobody reaches the socket between bind and chmod.
-    StdUnixListener::bind(&path)
-        .and_then(|listener| {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        })
-        .map_err(|source| ServerError::Bind { path, source })
-}
-
-fn bind_metrics(address: SocketAddr) -> Result<metrics::Port, ServerError> {
-    metrics::Port::bind(address).map_err(|source| ServerError::Metrics { address, source })
 }
 
 /// What is told besides the answers.
@@ -321,126 +276,5 @@ async fn accept(listener: UnixListener, service: &Rc<Service>) {
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
-    }
-}
-
-/// Starts a conversation with a peer who may have one.
-fn admit(stream: UnixStream, service: &Rc<Service>) {
-    let uid = match stream.peer_cred() {
-        Ok(peer) => peer.uid(),
-        Err(error) => {
-            tracing::warn!("the admin socket cannot tell who its peer is: {error}");
-            return;
-        }
-    };
-    if !service.options.allowed_uids.contains(&uid) {
-        tracing::warn!("uid {uid} tried the admin socket and was refused");
-        let message = format!("uid {uid} may not ask this agent: run as root");
-        return refuse(stream, &protocol::refusal(ErrorKind::NotAllowed, message));
-    }
-    let Ok(place) = Arc::clone(&service.connections).try_acquire_owned() else {
-        let message = format!(
-            "all {} connections to this agent are taken: try again",
-            service.options.connections_max
-        );
-        return refuse(stream, &protocol::refusal(ErrorKind::TooManyConnections, message));
-    };
-    tokio_uring::spawn(converse((stream, uid), Rc::clone(service), place));
-}
-
-/// Tells the peer why not, without waiting for it: a fresh socket's buffer takes one line.
-fn refuse(stream: UnixStream, line: &[u8]) {
-    if let Err(error) = stream.into_std().and_then(|mut stream| stream.write_all(line)) {
-        tracing::debug!("a refused client did not hear why: {error}");
-    }
-}
-
-/// Answers one connection's requests until it ends, breaks a limit or stops reading.
-async fn converse(
-    (stream, uid): (UnixStream, u32),
-    service: Rc<Service>,
-    _place: OwnedSemaphorePermit,
-) {
-    let limit = service.options.request_time;
-    let mut stream = BufReader::new(stream);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let (response, go_on) = match read(&mut stream, &mut line, &service.options).await {
-            Received::Line => (answer(std::mem::take(&mut line), uid, &service).await, true),
-            Received::TooLong => {
-                let most = service.options.request_bytes_max;
-                let message = format!("the request is longer than {most} bytes");
-                (protocol::refusal(ErrorKind::TooLarge, message), false)
-            }
-            Received::TooLate if line.is_empty() => return,
-            Received::TooLate => {
-                let message = format!("the request did not arrive within {limit:?}");
-                (protocol::refusal(ErrorKind::TooSlow, message), false)
-            }
-            Received::End => return,
-        };
-        match timeout(limit, stream.get_mut().write_all(&response)).await {
-            Ok(Ok(())) if go_on => {}
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => return tracing::debug!("a client went away: {error}"),
-            Err(_) => return tracing::debug!("a client that does not read was dropped"),
-        }
-    }
-}
-
-/// What came of waiting for a request.
-enum Received {
-    /// One line, or what stood before the end.
-    Line,
-    /// More than the limit.
-    TooLong,
-    /// Nothing whole in time.
-    TooLate,
-    /// The peer is gone.
-    End,
-}
-
-async fn read(
-    stream: &mut BufReader<UnixStream>,
-    line: &mut Vec<u8>,
-    options: &Options,
-) -> Received {
-    let most = options.request_bytes_max;
-    let mut bounded = stream.take(u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1));
-    match timeout(options.request_time, bounded.read_until(b'\n', line)).await {
-        Err(_) => Received::TooLate,
-        Ok(Err(_)) => Received::End,
-        Ok(Ok(_)) if line.is_empty() => Received::End,
-        Ok(Ok(_)) if most < line.len() && !line.ends_with(b"\n") => Received::TooLong,
-        Ok(Ok(_)) => Received::Line,
-    }
-}
-
-async fn answer(line: Vec<u8>, uid: u32, service: &Service) -> Vec<u8> {
-    let host = Arc::clone(&service.host);
-    let journal = Arc::clone(&service.journal);
-    let answers = Arc::clone(&service.answers);
-    let limit = if protocol::is_change(&line) {
-        service.options.change_time
-    } else {
-        service.options.request_time
-    };
-    let made = timeout(limit, async move {
-        let turn = answers.acquire_owned().await;
-        tokio::task::spawn_blocking(move || {
-            let response = protocol::respond(&line, uid, &*host, &journal);
-            drop(turn);
-            response
-        })
-        .await
-    });
-    match made.await {
-        Ok(Ok(response)) => response,
-        Ok(Err(error)) => {
-            tracing::error!("an answer could not be made: {error}");
-            protocol::refusal(ErrorKind::Failed, "the agent failed at it: see its log")
-        }
-        Err(_) => protocol::refusal(ErrorKind::TooSlow, "the agent is busy: try again"),
     }
 }

@@ -15,9 +15,12 @@ use super::said::Said;
 mod counters;
 /// What would become of a flow's packet.
 mod flow;
+/// What the process holds.
+mod privilege;
 
 pub use counters::{BackendCountersView, GlobalCountersView, ServiceCountersView};
 pub use flow::{FlowBackendView, FlowEntryView, FlowServiceView, FlowSlotView, FlowView};
+pub use privilege::PrivilegeView;
 
 /// A backend: what is configured, what its probes say, what the kernel did with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -378,6 +381,9 @@ pub struct StatusView {
     /// nothing is attached.
     #[serde(default)]
     pub flow_entries: Vec<FlowEntriesView>,
+    /// What its process holds; `None` when the kernel does not tell.
+    #[serde(default)]
+    pub privilege: Option<PrivilegeView>,
 }
 
 /// One probing thread.
@@ -393,6 +399,9 @@ pub struct ShardView {
     pub in_flight: u32,
     /// Probes finished since the start.
     pub probes: u64,
+    /// Whether its ring refuses every operation that no probe needs.
+    #[serde(default)]
+    pub ring_restricted: bool,
 }
 
 /// A distribution, in the unit that the field's name says.

@@ -2,7 +2,7 @@
 //! shards; hands an operator's word to the shard that owns the backend.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use sickbay_core::command::{Arrival, Outcome, Phase, StatusLine};
@@ -14,12 +14,13 @@ use sickbay_shared::abi::{BackendCounters, STATE_HEALTHY, TargetRecord};
 use super::members::{Members, Shown};
 use super::parts::{Lasting, Parts};
 use crate::board::coarse_now_ns;
+use crate::confine::{Confined, Privilege};
 use crate::control::drops::{DropView, Drops};
 use crate::control::pattern::Pattern;
 use crate::control::said::now_unix_ms;
 use crate::control::view::{
-    Admin, AttachedView, BackendView, FlowEntriesView, PercentilesView, ProbeState, ServiceView,
-    ShardView, StatusView,
+    Admin, AttachedView, BackendView, FlowEntriesView, PercentilesView, PrivilegeView, ProbeState,
+    ServiceView, ShardView, StatusView,
 };
 use crate::engine::monotonic_now;
 use crate::fleet::{Backend, Fleet, Probe, Service, shown_network};
@@ -43,6 +44,7 @@ pub(super) struct Answers {
     attached: RwLock<Vec<Attached>>,
     guards: Option<Arc<Guards>>,
     drops: Arc<Drops>,
+    confined: Arc<OnceLock<Confined>>,
     /// Counted last, and when: whoever asks, the maps are walked through once a second at most.
     flow_entries: Mutex<Option<(Instant, Vec<FlowEntriesView>)>>,
     /// Loaded when it is first asked, out of the object.
@@ -63,6 +65,7 @@ impl Answers {
             attached: RwLock::new(Vec::new()),
             guards,
             drops: Arc::clone(&lasting.drops),
+            confined: Arc::clone(&lasting.confined),
             flow_entries: Mutex::default(),
             explainer: Mutex::new(None),
             object: Arc::clone(&lasting.object),
@@ -219,6 +222,11 @@ impl Answers {
         services.map(view).collect()
     }
 
+    /// What was given up.
+    pub(super) fn configured_privilege(&self) -> Privilege {
+        self.parts.fleet().privilege.clone()
+    }
+
     pub(super) fn status(&self) -> StatusView {
         let now_ns = coarse_now_ns();
         let shards = self.parts.with_shards(|shards| {
@@ -231,6 +239,7 @@ impl Answers {
                 targets: shards.target_count(shard as usize),
                 in_flight: counters.in_flight(),
                 probes: counters.probes(),
+                ring_restricted: counters.ring_restricted(),
             });
             (views.collect::<Vec<_>>(), shards.warming_count())
         });
@@ -256,6 +265,9 @@ impl Answers {
                 .then(|| self.parts.counters.global().ok())
                 .flatten()
                 .map(Into::into),
+            privilege: PrivilegeView::of_this_process(
+                self.confined.get().and_then(|confined| confined.landlock_abi),
+            ),
         }
     }
 

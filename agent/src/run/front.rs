@@ -8,6 +8,7 @@ use crossbeam::channel::{RecvTimeoutError, Sender, bounded};
 use sickbay_core::command::Override;
 
 use super::answers::Answers;
+use super::giving_up;
 use crate::config::ConfigError;
 use crate::control::drops::DropView;
 use crate::control::figures::Figures;
@@ -97,7 +98,9 @@ impl Front {
                 0 | 1 => String::new(),
                 count => format!("; `sickbay check` shows {} more", count - 1),
             };
-            ControlError::Refused { what: format!("the configuration is wrong: {first}{more}") }
+            let remedy = giving_up::remedy(&self.current().configured_privilege(), &first);
+            let what = format!("the configuration is wrong: {first}{remedy}{more}");
+            ControlError::Refused { what }
         })
     }
 }

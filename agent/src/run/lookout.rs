@@ -26,24 +26,24 @@ const DROPS_PER_LOOK_MAX: usize = 1024;
 pub(super) struct Lookout {
     alarms: Alarms,
     drops: DropRing,
-    /// Kept for its thread; `None` without a guard.
-    _links: Option<Links>,
+    /// Kept for its thread; `None` without a guard, and until it begins.
+    links: Option<Links>,
 }
 
 impl Lookout {
-    /// Looks from now on.
+    /// Looks when it is told to; no thread is started yet.
+    pub(super) fn new(parts: &Parts, drops: DropRing) -> Self {
+        Self { alarms: Alarms::new(&parts.fleet(), &parts.board), drops, links: None }
+    }
+
+    /// Is told of links that are lost from now on, where there is a guard to know of them.
     ///
     /// # Errors
     ///
     /// The kernel does not tell of links.
-    pub(super) fn new(
-        parts: &Parts,
-        answers: &Answers,
-        drops: DropRing,
-    ) -> Result<Self, NetlinkError> {
-        let fleet = parts.fleet();
-        let links = answers.guards().map(|guards| watch_links(&fleet, guards)).transpose()?;
-        Ok(Self { alarms: Alarms::new(&fleet, &parts.board), drops, _links: links })
+    pub(super) fn begin(&mut self, fleet: &Fleet, answers: &Answers) -> Result<(), NetlinkError> {
+        self.links = answers.guards().map(|guards| watch_links(fleet, guards)).transpose()?;
+        Ok(())
     }
 
     /// Looks once.

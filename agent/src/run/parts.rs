@@ -1,10 +1,11 @@
 //! The parts of the running agent that its control plane and its members share.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::board::Board;
+use crate::confine::Confined;
 use crate::control::drops::Drops;
 use crate::control::journal::Journal;
 use crate::fleet::Fleet;
@@ -23,6 +24,8 @@ pub(super) struct Lasting {
     pub(super) journal: Arc<Journal>,
     /// Samples of dropped packets, numbered from the agent's start on.
     pub(super) drops: Arc<Drops>,
+    /// What came of giving up what is not needed; empty until then.
+    pub(super) confined: Arc<OnceLock<Confined>>,
     /// When the agent was started.
     pub(super) started: Instant,
     /// The eBPF object, checked.
@@ -32,8 +35,13 @@ pub(super) struct Lasting {
 impl Lasting {
     /// Of an agent that starts now.
     pub(super) fn begin(object: Cow<'static, [u8]>) -> Self {
-        let (journal, drops) = (Arc::default(), Arc::default());
-        Self { journal, drops, started: Instant::now(), object: Arc::new(object) }
+        Self {
+            journal: Arc::default(),
+            drops: Arc::default(),
+            confined: Arc::default(),
+            started: Instant::now(),
+            object: Arc::new(object),
+        }
     }
 }
 

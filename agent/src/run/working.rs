@@ -81,7 +81,7 @@ impl Working {
         let journal = Arc::clone(&lasting.journal);
         let parts = Arc::new(Parts::new(Arc::clone(&fleet), board, journal, counters));
         let answers = Arc::new(Answers::new(Arc::clone(&parts), members, lasting));
-        let lookout = Lookout::new(&parts, &answers, datapath.take_drops()?)?;
+        let lookout = Lookout::new(&parts, datapath.take_drops()?);
         let attach_limit = Instant::now() + Duration::from_nanos(fleet.start_timeout_ns);
         Ok(Self {
             configured,
@@ -98,13 +98,14 @@ impl Working {
         })
     }
 
-    /// Begins to probe.
+    /// Begins to probe: here the first thread is started.
     ///
     /// # Errors
     ///
     /// A thread or a ring cannot be had.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
-        let Self { fleet, parts, answers, .. } = self;
+        let Self { fleet, parts, answers, lookout, .. } = self;
+        lookout.begin(fleet, answers)?;
         parts.set_neighbours(start_neighbours(fleet, &parts.board)?);
         let plans = std::mem::take(&mut self.plans);
         let guards = answers.guards();

@@ -97,6 +97,7 @@ impl Host for Fake {
                 targets: 3,
                 in_flight: 0,
                 probes: 99,
+                ring_restricted: true,
             }],
             attached: vec![attached()],
             warming_count: 0,
@@ -107,6 +108,7 @@ impl Host for Fake {
             lateness_us: None,
             packets: None,
             flow_entries: Vec::new(),
+            privilege: None,
         }
     }
 

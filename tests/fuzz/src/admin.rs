@@ -8,7 +8,7 @@ use sickbay::control::host::{ControlError, Host};
 use sickbay::control::journal::Journal;
 use sickbay::control::members::{MemberChange, MembersChanged, NewBackend, Reloaded};
 use sickbay::control::pattern::Pattern;
-use sickbay::control::protocol::{self, ErrorReply, PROTOCOL, ResponseLine};
+use sickbay::control::protocol::{self, Asker, ErrorReply, PROTOCOL, ResponseLine};
 use sickbay::control::said::Terms;
 use sickbay::control::view::{BackendView, FlowView, ServiceView, StatusView};
 use sickbay::flow::FlowQuestion;
@@ -25,6 +25,9 @@ const ANSWER_PEAK_PER_BYTE: u64 = 64;
 /// And for an empty one.
 const ANSWER_PEAK_BYTES: u64 = 16 << 10;
 
+/// Who may ask everything, so that everything is reached.
+const ASKER: Asker = Asker { uid: 0, may_change: true };
+
 /// Any bytes.
 pub fn check(bytes: &[u8]) {
     check_request(bytes);
@@ -34,7 +37,7 @@ pub fn check(bytes: &[u8]) {
 /// Whatever is asked, one line that a client can read is answered.
 fn check_request(line: &[u8]) {
     let (host, journal) = (Fixed::new(), Journal::new(1));
-    let (answer, spent) = measured(|| protocol::respond(line, 0, &host, &journal));
+    let (answer, spent) = measured(|| protocol::respond(line, ASKER, &host, &journal));
     assert!(spent.peak_bytes <= REQUEST_PEAK_BYTES, "{} bytes held", spent.peak_bytes);
     assert_eq!(answer.iter().position(|byte| *byte == b'\n'), Some(answer.len() - 1), "one line");
     let response: ResponseLine = serde_json::from_slice(&answer).expect("a response");
@@ -129,6 +132,7 @@ impl Host for Fixed {
             lateness_us: None,
             packets: None,
             flow_entries: Vec::new(),
+            privilege: None,
         }
     }
 

@@ -1,14 +1,17 @@
 //! The history's files: their names, what a crash left at their end, and how much there may be.
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::LINE_BYTES_MAX;
+use crate::control::readers;
 
 /// Of the bound, what one segment takes at most: the oldest is removed as a whole.
 const SEGMENTS: u64 = 8;
@@ -120,6 +123,10 @@ pub fn open(directory: &Path, bytes_max: u64, known: Option<&Known>) -> io::Resu
 pub fn create(directory: &Path, first: u64) -> io::Result<(File, Segment)> {
     let path = directory.join(format!("events-{first:020}.jsonl"));
     let file = options().create(true).open(&path)?;
+    if fs::metadata(directory)?.mode() & readers::SET_GROUP != 0 {
+        // Whatever the umask: its readers are the directory's.
+        file.set_permissions(Permissions::from_mode(0o640))?;
+    }
     let length = file.metadata()?.len();
     Ok((file, Segment { first, path, length }))
 }
@@ -332,7 +339,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&directory), mode(&root.path().join("history"))), (0o700, 0o700));
         assert_eq!(mode(&list(&directory).unwrap()[0].path), 0o600);
-        fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
         let error = open(&directory, MIB, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert!(error.to_string().contains("mode 777"), "{error}");

@@ -38,8 +38,8 @@ const LOOK: Duration = Duration::from_millis(50);
     directory.display()
 )]
 pub struct HistoryError {
-    directory: PathBuf,
-    source: io::Error,
+    pub(in crate::control) directory: PathBuf,
+    pub(in crate::control) source: io::Error,
 }
 
 /// The side that events are put in.
