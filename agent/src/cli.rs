@@ -94,7 +94,12 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Say in how many seconds a dead backend is sick, and by which probes
     Explain(explain::ExplainArgs),
-    /// Probe, decide and steer until a signal comes
+    /// Probe, decide and steer until a signal comes (as root)
+    ///
+    /// What is pinned outlives the agent: when it stops or dies, steering goes on by the last
+    /// verdicts until a new agent takes over, or until `sickbay detach`. Once started, the agent
+    /// gives up what it does not need: capabilities, system calls, files; [privilege] in the
+    /// configuration says more, and `sickbay status` what is held.
     Run(run::RunArgs),
     /// Show the running agent
     Status(status::StatusArgs),
@@ -216,6 +221,15 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn long_help_of_run_says_what_outlives_it() {
+        let mut command = Arguments::command();
+        let run = command.find_subcommand_mut("run").expect("it is a subcommand");
+        let help = run.render_long_help().to_string();
+        assert!(help.contains("What is pinned outlives the agent"), "{help}");
+        assert!(help.contains("`sickbay status` what is held"), "{help}");
     }
 
     #[test]

@@ -8,10 +8,7 @@ use crate::config::{self, ConfigError, Configuration, Overrides};
 use crate::log::{self, LogFormat};
 use crate::run::{self, Options};
 
-/// Probe, decide and steer until a signal comes (as root).
-///
-/// What is pinned outlives the agent: when it stops or dies, steering goes on by the last verdicts
-/// until a new agent takes over, or until `sickbay detach`.
+/// Arguments of `sickbay run`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
     /// The configuration file

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::board::Board;
@@ -139,6 +140,12 @@ impl Agent {
         ensure!(output.status.success(), "`sickbay {}`: {}", all.join(" "), error.trim());
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("`sickbay {}` printed no JSON", all.join(" ")))
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn process(&self) -> Pid {
+        process_of(&self.child)
     }
 
     /// Its instance.

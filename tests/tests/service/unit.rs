@@ -112,6 +112,13 @@ fn confined_process_has_the_units_capabilities_and_system_calls() {
 }
 
 #[test]
+fn unit_gives_the_capabilities_that_a_running_agent_keeps() {
+    let given: BTreeSet<&str> = value("CapabilityBoundingSet").split(' ').collect();
+    let kept = sickbay::confine::KEPT.map(|(capability, _)| capability.to_string());
+    assert_eq!(given, kept.iter().map(String::as_str).collect());
+}
+
+#[test]
 fn unit_is_little_exposed() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/package/sickbay.service");
     let mut command = Command::new("systemd-analyze");
