@@ -97,3 +97,44 @@ fn refused<E: std::fmt::Display>(
 ) -> impl Fn(E) -> ConfineError {
     move |error| ConfineError { what, reason: error.to_string(), key }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../docs/privilege.md");
+
+    /// The rows of the page's tables, a cell's text each.
+    fn rows() -> Vec<Vec<&'static str>> {
+        let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        rows.map(|row| row.split(" | ").collect()).collect()
+    }
+
+    #[test]
+    fn page_for_operators_has_every_capability_with_its_reason() {
+        for (capability, why) in KEPT {
+            let row = [format!("`{capability}`"), why.to_owned()];
+            assert!(rows().iter().any(|it| *it == row), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn page_for_operators_has_every_denied_call_with_its_reason() {
+        for Denied { why, calls } in DENIED {
+            let rows = rows();
+            let row = rows.iter().find(|row| row[0] == *why).expect(why);
+            let listed: Vec<&str> = row[1].split([',', ';']).map(str::trim).collect();
+            for (name, _) in *calls {
+                let name = name.trim_start_matches("SYS_");
+                assert!(listed.contains(&name), "{name} is not in {listed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn page_for_operators_has_every_place_that_is_read() {
+        for (path, _) in ALWAYS_READ {
+            assert!(PAGE.contains(&format!("`{path}`")), "{path}");
+        }
+    }
+}

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::control::client::{Client, ClientError};
 use crate::control::{DEFAULT_INSTANCE, RUN_ROOT};
+use crate::plain::printable_json;
 
 pub use crate::plain::printable;
 
@@ -94,10 +95,30 @@ pub fn write_text(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
 pub fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> anyhow::Result<()> {
     // In pieces as it is made: what is shown of a large VCL need not fit the memory.
     let mut out = io::BufWriter::new(out);
-    let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
+    let written = serde_json::to_writer_pretty(PlainJson(&mut out), value).map_err(io::Error::from);
     match written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write JSON"),
+    }
+}
+
+/// JSON on its way out: what is not printable ASCII in its strings is escaped, since operators'
+/// reasons are shown as they wrote them, and a terminal obeys more than C0.
+struct PlainJson<W>(W);
+
+impl<W: Write> Write for PlainJson<W> {
+    /// The serializer hands over what stands between two of its own escapes as one piece.
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let is_plain = piece.iter().all(|byte| byte.is_ascii() && *byte != 0x7f);
+        match std::str::from_utf8(piece) {
+            Ok(text) if !is_plain => self.0.write_all(printable_json(text).as_bytes())?,
+            _ => self.0.write_all(piece)?,
+        }
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -107,4 +128,20 @@ pub(super) fn file_name(text: &str) -> Result<String, String> {
         return Err("not an instance name; for a path use --run-directory".to_owned());
     }
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_harmless_on_a_terminal_and_means_the_same() {
+        // C1's CSI, DEL, one that turns the line around, one past 16 bits, and what JSON escapes.
+        let value = serde_json::json!({ "reason": "a\u{9b}2J\u{7f}\u{202e}\u{1f480}\u{1b}\"\n" });
+        let mut shown = Vec::new();
+        write_json(&mut shown, &value).expect("a Vec takes all bytes");
+        assert!(shown.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')), "{shown:?}");
+        let read: serde_json::Value = serde_json::from_slice(&shown).expect("JSON");
+        assert_eq!(read, value);
+    }
 }

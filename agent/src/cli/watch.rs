@@ -15,6 +15,7 @@ use super::listing::{InstanceArgs, printable, write_text};
 use crate::control::client::{Client, ClientError};
 use crate::control::journal::TransitionView;
 use crate::control::pattern::Pattern;
+use crate::plain::printable_json;
 
 /// Between two questions to the agent.
 const LOOK: Duration = Duration::from_millis(100);
@@ -140,7 +141,7 @@ impl Source {
 
 fn transition_line(format: WatchFormat, view: &TransitionView) -> String {
     if format == WatchFormat::Json {
-        return serde_json::to_string(view).expect("a transition is plain data");
+        return printable_json(&serde_json::to_string(view).expect("a transition is plain data"));
     }
     let since_epoch = Duration::from_millis(view.at_unix_ms);
     let time = humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + since_epoch);

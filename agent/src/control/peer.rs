@@ -57,7 +57,8 @@ mod tests {
         let mut told = supplementary_groups(here.as_fd()).expect("the kernel tells");
         let mut own: Vec<libc::gid_t> =
             nix::unistd::getgroups().expect("its own").iter().map(|gid| gid.as_raw()).collect();
-        (told.sort_unstable(), own.sort_unstable());
+        told.sort_unstable();
+        own.sort_unstable();
         assert_eq!(told, own);
     }
 }

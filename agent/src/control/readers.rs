@@ -34,8 +34,8 @@ pub enum ReadersError {
     },
     /// Something cannot be given to it.
     #[error(
-        "cannot let the group {name:?} of read_group look at {}: {source}; start as root, or \
-         remove read_group", path.display()
+        "cannot let the group {name:?} of read_group look at {}: {source}; start with CAP_CHOWN or \
+         as a member (systemd: SupplementaryGroups={name}), or remove read_group", path.display()
     )]
     Refused {
         /// The name.
