@@ -59,6 +59,22 @@ pub(super) fn lasting_capabilities(privilege: &Privilege) -> anyhow::Result<u64>
     Ok(lasting.iter().map(Capability::bitmask).sum())
 }
 
+/// Whether a running agent can pin where `fleet` says: a directory that was taken away under it has
+/// another in its place at best, which it may not touch.
+///
+/// # Errors
+///
+/// It is gone.
+pub(super) fn check_pins(fleet: &Fleet) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !fleet.privilege.landlock || fleet.pin_directory.exists(),
+        "the pins at {} are gone (by `sickbay detach`?), and the running agent has given up making \
+         that directory (see [privilege]): restart it",
+        fleet.pin_directory.display()
+    );
+    Ok(())
+}
+
 /// What an operator is told besides when a reload was refused and `error` says that something is not
 /// permitted: that a restart may help, since the agent has given up what it does not need.
 pub(super) fn remedy(privilege: &Privilege, error: &str) -> &'static str {

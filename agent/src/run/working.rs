@@ -21,6 +21,7 @@ use crate::publish::Publisher;
 use crate::shard::{self, ShardPlan, Shards};
 
 use super::answers::Answers;
+use super::giving_up;
 use super::heritage;
 use super::layout;
 use super::lookout::Lookout;
@@ -143,8 +144,10 @@ impl Working {
     ///
     /// # Errors
     ///
-    /// An interface that will not do, or a service that would take the answers to our own probes.
+    /// An interface that will not do, a service that would take the answers to our own probes, or a
+    /// directory of pins that is gone and cannot be made any more.
     pub(super) fn check(&self, wanted: &Fleet) -> anyhow::Result<()> {
+        giving_up::check_pins(wanted)?;
         own_traffic::check(wanted)?;
         self.datapath.check(&wanted.attachments)?;
         Ok(())

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::json;
+use sickbay_lab::agent::{PIN_DIRECTORY, RUN_DIRECTORY, binary};
 use sickbay_lab::configuration::Configuration;
 use sickbay_lab::private;
 use sickbay_lab::stage::Stage;
@@ -79,7 +81,7 @@ fn every_thread_holds_three_capabilities_through_a_reload_to_a_clean_end() {
     stage.wait_for_healthy(2).unwrap();
 
     let pins = stage.agent.pin_directory();
-    let run = Path::new(sickbay_lab::agent::RUN_DIRECTORY).join(stage.agent.instance());
+    let run = Path::new(RUN_DIRECTORY).join(stage.agent.instance());
     assert!(pins.exists() && run.exists());
     assert!(stage.agent.stop().unwrap().success());
     assert!(!pins.exists(), "it detached at its end, and left no pin");
@@ -110,6 +112,21 @@ fn reload_reads_only_where_files_stood_at_the_start_and_says_to_restart() {
     printed(&stage.agent, &listed(&near));
     let backends = stage.agent.ask_json(&["backend", "list", "listed.*"]).unwrap();
     assert_eq!(backends.as_array().unwrap().len(), 1, "{backends}");
+}
+
+#[test]
+fn agent_whose_pins_were_taken_refuses_a_reload_and_goes_on() {
+    let stage = Stage::new(1, &Configuration::usual()).unwrap();
+    let taken = ["detach", "--pin-directory", PIN_DIRECTORY, "--instance", stage.agent.instance()];
+    let mut command = Command::new(binary().unwrap());
+    let host = &stage.network.host.namespace;
+    printed(&stage.agent, &host.run(|| command.args(taken).output()).unwrap());
+    let text = stage.agent.configuration().unwrap().replace("threshold = 3", "threshold = 2");
+    stage.agent.rewrite(&text).unwrap();
+    let error = refusal(&stage.agent.ask(&["reload"]).unwrap());
+    assert!(error.contains("are gone (by `sickbay detach`?)"), "{error}");
+    assert!(error.trim_end().ends_with(": restart it"), "{error}");
+    stage.wait_for_healthy(1).unwrap();
 }
 
 #[test]
