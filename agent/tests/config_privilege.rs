@@ -76,12 +76,12 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
         ),
         (
             "[agent]\nread_group = \"a:b\"\n",
-            "/etc/t.toml:6:1: agent.read_group: \"a:b\" is no group's name; write one such as \
+            "/etc/t.toml:6:14: agent.read_group: \"a:b\" is no group's name; write one such as \
              \"sickbay\"",
         ),
         (
             "[agent]\nread_group = \"\"\n",
-            "/etc/t.toml:6:1: agent.read_group: \"\" is no group's name; write one such as \
+            "/etc/t.toml:6:14: agent.read_group: \"\" is no group's name; write one such as \
              \"sickbay\"",
         ),
     ] {
