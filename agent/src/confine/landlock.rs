@@ -27,8 +27,8 @@ impl Reach {
         match self {
             Self::Read => AccessFs::ReadFile | AccessFs::ReadDir,
             Self::RemoveDirectories => AccessFs::RemoveDir.into(),
-            // Nothing is run, no device and no socket is made; not by name, so that what a later
-            // kernel adds is refused.
+            // By name, so that what a later kernel adds is refused: nothing is run, no device and no
+            // socket is made.
             Self::Write => {
                 AccessFs::ReadFile
                     | AccessFs::ReadDir
