@@ -26,14 +26,15 @@ pub(crate) const DONE: &str = "sickbay: every program has run";
 /// tells an estimate), socket options on the ring (6.7; refused by name there).
 ///
 /// What the kernel decides: the verifier and the fixtures, attachment without TCX (6.6), rings
-/// without socket options (6.7) and without bind (6.11).
-const PROGRAMS: [(&str, &[&str]); 9] = [
+/// without socket options (6.7) and without bind (6.11), Landlock of its second version.
+const PROGRAMS: [(&str, &[&str]); 10] = [
     ("agree", &["fixtures", "every_map", "explanation"]),
     ("verifier", &[]),
     ("libbpf", &[]),
     // The rest refuses before it asks the kernel, and each load takes the emulator ten seconds.
     ("attach", &["without_tcx", "a_new_agent", "native_and_generic", "detach_leaves", "are_kept"]),
     ("board", &["--skip", "maps_take_the_memory"]),
+    ("confined", &[]),
     ("engine_answers", &[]),
     ("engine_sockets", &["--skip", "carries_its_mark", "--skip", "by_its_interface_alone"]),
     ("engine_shards", &[]),
