@@ -251,13 +251,8 @@ impl Membership {
     }
 
     /// The slots to store after members entered, left, were weighed or drained; `slot` reads one of a table
-    /// as it stands.
-    ///
-    /// # Panics
-    ///
-    /// When a pool with tables has no member: whoever asks keeps the last one.
+    /// as it stands. Where there is no member, they belong to nobody.
     pub fn retable(&mut self, slot: &dyn Fn(usize, u32) -> Slot, now: Nanos) -> Vec<Rewrite> {
-        assert!(self.tables.is_empty() || 0 < self.member_count(), "a table needs a member");
         let mut rewrites = Vec::new();
         for table in 0..self.tables.len() {
             let wanted = self.wanted(table);
@@ -323,6 +318,9 @@ impl Membership {
             .filter(|seat| !(sheds && seat.drained))
             .map(|&Seat { identity, weight, backend, .. }| (Member { identity, weight }, backend))
             .unzip();
+        if members.is_empty() {
+            return vec![self.indices.nobody(); slot_count as usize];
+        }
         let filled = maglev::fill(&members, seed, slot_count);
         filled.into_iter().map(|member| backends[member as usize]).collect()
     }

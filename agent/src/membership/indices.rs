@@ -54,6 +54,14 @@ impl Indices {
         self.generations.len() as u32
     }
 
+    /// Nobody, as slots of a pool without members name him: one of its own indices, so that no other
+    /// pool's bit is asked for, in a use that it never has. The program finds that he takes no new
+    /// flows, that nobody of the pool does, and does what the service's rules say.
+    #[must_use]
+    pub const fn nobody(&self) -> BackendRef {
+        BackendRef::new(self.first, 0)
+    }
+
     /// How many can be taken now.
     #[must_use]
     pub fn free_count(&self, now: Nanos) -> usize {

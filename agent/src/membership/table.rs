@@ -5,6 +5,7 @@
 //! | settled {a, a} | {b, a}: it drains from now on | |
 //! | draining {b, a} | {c, a}: the drain that runs goes on | {b, b} |
 //! | draining {b, a} | back to a: {a, a}, settled at once | |
+//! | nobody's {-, -} | {b, b}: settled at once | |
 //!
 //! A drain is counted from the change that began it. Later changes need none of their own: a flow
 //! that came to {b, a} has an entry, because the slot drained when it came.
@@ -82,6 +83,11 @@ impl Table {
                 continue;
             }
             let after = Slot::new(backend, before.previous());
+            if before.previous().generation() == 0 {
+                // Nobody has no flows to keep.
+                changed.push((index, Slot::settled(backend)));
+                continue;
+            }
             if !before.drains() {
                 begun.push(index);
             } else if !after.drains() {
