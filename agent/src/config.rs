@@ -7,7 +7,6 @@
 
 mod agent;
 mod assembly;
-mod backend_list;
 mod changes;
 mod claims;
 mod difference;
@@ -17,6 +16,7 @@ mod growth;
 mod judging;
 mod lines;
 mod name;
+mod names;
 mod observe;
 mod percent;
 mod pools;
@@ -26,6 +26,7 @@ mod problem;
 mod question;
 mod reading;
 mod reference;
+mod regrowth;
 mod services;
 pub mod settings;
 mod shape;
@@ -42,12 +43,15 @@ use std::path::{Path, PathBuf};
 
 pub use self::changes::{Changes, changes};
 pub use self::difference::{PoolDifference, difference};
+pub(crate) use self::endpoint::{Fault, check as check_host, endpoint as parse_endpoint};
 pub use self::example::example;
 pub use self::growth::{Newcomer, check_apart, check_fits, grow, newcomer, newcomers};
 pub(crate) use self::lines::Lines;
+pub(crate) use self::name::backend_fault;
 pub use self::problem::{ConfigError, Problem};
 pub(crate) use self::problem::{nearest, quoted};
 pub use self::reference::reference;
+pub use self::regrowth::{Regrowth, regrow};
 pub use self::summary::{
     Load, ProbeSummary, Summary, in_flight_worst, question, rate, rate_worst, rates, rounded,
 };
@@ -59,11 +63,14 @@ use self::problem::Report;
 use self::services::DraftService;
 use self::settings::Settings;
 use self::tables::Tables;
+use crate::discovery::{Answers, file};
 use crate::fleet::{BackupTable, Fleet, Probe, Service};
 
 /// Bytes of a configuration file: 65,536 backends of 250 bytes each fit. It is held as a tree of some
 /// hundred times its size.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Largest weight of a backend.
+pub(crate) const WEIGHT_MAX: i64 = 1000;
 
 /// What the command line puts in place of the file's own settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,32 +98,60 @@ pub struct Configuration {
     pub directories: Vec<PathBuf>,
 }
 
-/// Reads and validates the configuration file at `path`.
+/// Reads and validates the configuration file at `path`. Its names are not looked up.
 ///
 /// # Errors
 ///
 /// Every mistake in it, or why it cannot be read.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<Configuration, ConfigError> {
-    let text = backend_list::read(path, FILE_BYTES_MAX).map_err(|(problem, mend)| {
+    load_knowing(path, overrides, &Answers::new())
+}
+
+/// Reads and validates the configuration file at `path` as [`load`] does. What its names mean
+/// `known` says; one that is not known has no backends yet.
+///
+/// # Errors
+///
+/// Every mistake in it, or why it cannot be read.
+pub fn load_knowing(
+    path: &Path,
+    overrides: &Overrides,
+    known: &Answers,
+) -> Result<Configuration, ConfigError> {
+    let text = file::read(path, FILE_BYTES_MAX).map_err(|(problem, mend)| {
         let (file, path) = (shown(path), String::new());
         let error = Problem { file, line: 0, column: 0, path, problem, mend };
         ConfigError { errors: vec![error], warnings: Vec::new() }
     })?;
-    parse(&text, path, overrides)
+    parse_knowing(&text, path, overrides, known)
 }
 
 /// Validates the text of a configuration file. `path` is its name, and what the files it names are
-/// relative to.
+/// relative to. No name has backends.
 ///
 /// # Errors
 ///
 /// Every mistake in it.
 pub fn parse(text: &str, path: &Path, overrides: &Overrides) -> Result<Configuration, ConfigError> {
+    parse_knowing(text, path, overrides, &Answers::new())
+}
+
+/// Validates the text of a configuration file as [`parse`] does, with what its names mean.
+///
+/// # Errors
+///
+/// Every mistake in it.
+pub fn parse_knowing(
+    text: &str,
+    path: &Path,
+    overrides: &Overrides,
+    known: &Answers,
+) -> Result<Configuration, ConfigError> {
     let source = reading::parse(&shown(path), text)?;
     let mut report = Report::new(&source);
     let settings = reading::read(&source, &mut report);
     let directory = path.parent().unwrap_or(Path::new(""));
-    let fleet = validate(&settings, directory, overrides, &mut report);
+    let fleet = validate(&settings, directory, (overrides, known), &mut report);
     if let Some(fleet) = &fleet {
         traps::warn(&settings, fleet, &mut report);
     }
@@ -158,7 +193,7 @@ pub fn default_pin_directory(overrides: &Overrides) -> Result<PathBuf, ConfigErr
 fn validate(
     settings: &Settings,
     directory: &Path,
-    overrides: &Overrides,
+    (overrides, known): (&Overrides, &Answers),
     report: &mut Report<'_>,
 ) -> Option<Fleet> {
     if report.is_full() {
@@ -166,7 +201,7 @@ fn validate(
     }
     let agent = agent::validate(settings, overrides, report);
     let mut probes = probes::validate(settings, report);
-    let mut drafts = pools::validate(settings, directory, report);
+    let mut drafts = pools::validate(settings, directory, known, report);
     for (name, draft) in settings.pool.keys().zip(&mut drafts) {
         add_vcl_probes(name, draft, &mut probes, report);
     }
@@ -176,6 +211,7 @@ fn validate(
     let steering = steering::validate(settings, report);
     let guard = steering::validate_guard(settings, report);
     let privilege = privilege::validate(settings, report);
+    let dns = names::validate(settings, report);
     if drafts.is_empty() && !report.has_errors() {
         report.error(
             &[],
@@ -212,6 +248,8 @@ fn validate(
         steering,
         guard,
         privilege,
+        watch_config: agent.watch_config,
+        dns,
         observe: agent.observe,
         read_group: agent.read_group,
     })
@@ -274,7 +312,7 @@ fn steer(
 }
 
 /// A path as it is shown: what would break the line or move the cursor is escaped.
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     path.to_string_lossy()
         .chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })

@@ -13,9 +13,12 @@ use sickbay_core::plan::{Nanos, OnUnknown, ProbeSpec, Rule};
 use sickbay_shared::limits::{self, BACKENDS_MAX, WORD_BACKENDS};
 
 use crate::confine::Privilege;
+use crate::discovery::Sourced;
 use crate::kernel::Sizes;
 use crate::service_keys::ServiceKeys;
 
+/// Where members come from besides the configuration.
+mod found;
 /// What operators look at.
 mod observe;
 /// Services and their policies.
@@ -23,6 +26,7 @@ mod service;
 /// Which packets a service takes.
 mod traffic;
 
+pub use self::found::{Dns, Origin};
 pub use self::observe::{History, Observe};
 pub use self::service::{AllSick, BackupTable, HashBy, Mode, OnSick, Service, Stale};
 pub use self::traffic::{PortRange, Ports, Protocol, Traffic, shown_network};
@@ -69,6 +73,10 @@ pub struct Fleet {
     pub guard: Option<Guard>,
     /// What the agent gives up when it has started.
     pub privilege: Privilege,
+    /// Whether a change of the configuration file is followed.
+    pub watch_config: bool,
+    /// How names are looked up.
+    pub dns: Dns,
     /// Where it tells what it does.
     pub observe: Observe,
     /// The group whose members may look at it; `None` = nobody but root.
@@ -281,6 +289,11 @@ pub struct Pool {
     pub word_count: u32,
     /// When too few of it take new flows; `None` = only when none does.
     pub panic: Option<Panic>,
+    /// Whether it may have no members.
+    pub may_be_empty: bool,
+    /// What its members come from besides the configuration, with what each source said of those it
+    /// has; several may name one member.
+    pub sources: Vec<Sourced>,
 }
 
 /// When so few of a pool take new flows that a service with `all_sick = open` rather uses all.
@@ -308,6 +321,8 @@ pub struct Backend {
     pub judged: Box<[Judged]>,
     /// Its bit in the bitmaps and its place in the backend map.
     pub index: u32,
+    /// Who named it.
+    pub origin: Origin,
 }
 
 /// A target of a backend, and the probe by whose rule it is judged.

@@ -12,6 +12,8 @@ pub mod config;
 pub mod confine;
 /// The control plane: the admin socket, its client, the journal of transitions.
 pub mod control;
+/// Where members of pools come from besides the configuration: files and names in the DNS.
+pub mod discovery;
 /// The loop that carries out what the core asks for: one ring, one thread.
 pub mod engine;
 /// What an agent leaves to the next one, and what that one takes up of it.
@@ -48,5 +50,7 @@ pub mod run;
 pub mod service_keys;
 /// Targets over cores: one pinned thread, one engine and one plan each.
 pub mod shard;
+/// Small files that outlive the agent.
+mod state_file;
 /// Varnish's configuration language, as far as probing goes.
 pub mod vcl;

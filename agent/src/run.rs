@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use crossbeam::channel::{Receiver, bounded};
@@ -16,17 +16,18 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use std::os::fd::AsFd as _;
 
-use crate::config::ConfigError;
 use crate::control::claim::Claim;
 use crate::control::host::ControlError;
 use crate::control::members::Reloaded;
 use crate::control::readers::Readers;
 use crate::control::server::{Bound, ControlServer, Options as ControlOptions};
+use crate::discovery::{self, Discovery, Sourced, Wanted};
 use crate::estate::Remaining;
 use crate::fleet::Fleet;
 use crate::{host, kernel, shard};
 
-use front::{Front, Reply, Source, Step};
+pub use front::{Configured, Source};
+use front::{Front, Reply, Step};
 use giving_up::GivingUp;
 use notify::Notifier;
 use parts::Lasting;
@@ -66,6 +67,10 @@ mod working;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Descriptors besides those of the rings: maps, programs, links, sockets, logs.
 const OTHER_DESCRIPTORS: u64 = 128;
+/// From a restart within the process that failed to the next one for the same reason.
+const FOLLOW_AGAIN: Duration = Duration::from_secs(30);
+/// A name's answer that comes at its limit is in place by then.
+const ANSWER_MARGIN: Duration = Duration::from_millis(200);
 
 /// How the agent behaves besides its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,16 +84,13 @@ pub struct Options {
 }
 
 /// Runs the agent until SIGINT or SIGTERM, or until a part of it fails. SIGHUP, or an operator's
-/// `reload`, has it read its fleet again from `source`, and put it in force.
+/// `reload`, or a change of its file where that is watched, has it read its fleet again, and put it
+/// in force. What files and names say of pools is followed meanwhile.
 ///
 /// # Errors
 ///
 /// What this host lacks, what the kernel refused, or what failed; in one line with the remedy.
-pub fn run(
-    fleet: Fleet,
-    source: impl Fn() -> Result<Fleet, ConfigError> + Send + Sync + 'static,
-    options: &Options,
-) -> anyhow::Result<()> {
+pub fn run(fleet: Fleet, configured: Configured, options: &Options) -> anyhow::Result<()> {
     // Blocked before any thread starts, so that every thread inherits the mask.
     let signals = Signals::block()?;
     let descriptors = shard::shard_count(&fleet) as u64 * 8 + OTHER_DESCRIPTORS;
@@ -98,16 +100,18 @@ pub fn run(
         lasting: giving_up::lasting_capabilities(&fleet.privilege)?,
     })?;
     crate::engine::probe_features()?;
-    own_traffic::check(&fleet)?;
     // After the host's privileges, whose lack is told better than a directory's refusal.
     let claim = Claim::new(&fleet.run_directory, &fleet.instance)?;
     let pin_directory = fleet.pin_directory.clone();
     let object = kernel::object_of(options.object.as_deref())?;
     // Before anything is pinned, or what was left is looked at.
     kernel::self_check(&object)?;
+    let mut discovery = Discovery::default();
+    let fleet = ask_names(fleet, &configured, &mut discovery)?;
+    own_traffic::check(&fleet)?;
 
     let lasting = Lasting::begin(object);
-    let mut agent = Agent::start(fleet, lasting, Box::new(source), claim, &options.read)?;
+    let mut agent = Agent::start(fleet, lasting, (configured, discovery), claim, &options.read)?;
     let ran = agent.serve(&signals);
     let attached = agent.stop();
     if options.detach_on_exit {
@@ -118,12 +122,34 @@ pub fn run(
     ran
 }
 
+/// The fleet with the backends that its names mean. Whoever does not answer in time is no reason to
+/// wait longer: what an agent before this one was told holds, or the name has no backends yet. The
+/// thread that asks is over by then: whatever thread goes on is to have given up what this one will.
+fn ask_names(
+    fleet: Fleet,
+    configured: &Configured,
+    discovery: &mut Discovery,
+) -> anyhow::Result<Fleet> {
+    let wanted = Wanted::by(&fleet, &configured.file);
+    let is_name = |sourced: &Sourced| matches!(sourced.source, discovery::Source::Name(_));
+    if !wanted.sourced.iter().any(is_name) {
+        return Ok(fleet);
+    }
+    discovery.look_at(wanted).context("cannot start the thread that asks for names")?;
+    let board = discovery.board();
+    board.wait(Duration::from_nanos(fleet.dns.timeout_ns) + ANSWER_MARGIN);
+    discovery.rest();
+    Ok((configured.source)(&board.answers())?)
+}
+
 /// A running agent: what goes on whichever configuration is in force, and the one that is.
 struct Agent {
     /// `None` when neither a new configuration nor the one before could be put in force.
     working: Option<Working>,
     lasting: Lasting,
     front: Arc<Front>,
+    /// Sources are followed from then on.
+    follow_from: Instant,
     reloads: Receiver<Reply>,
     notifier: Notifier,
     control: ControlServer,
@@ -135,7 +161,7 @@ impl Agent {
     fn start(
         fleet: Fleet,
         lasting: Lasting,
-        source: Source,
+        (configured, mut discovery): (Configured, Discovery),
         claim: Claim,
         read: &[PathBuf],
     ) -> anyhow::Result<Self> {
@@ -143,15 +169,21 @@ impl Agent {
         notifier.starting(fleet.start_timeout_ns);
         let (hand_over, reloads) = bounded(1);
         let given_up = GivingUp::of(&fleet, read);
+        let followed = Wanted::by(&fleet, &configured.file);
         let observe = fleet.observe.clone();
         let readers = fleet.read_group.as_deref().map(Readers::named).transpose()?;
         let mut prepared = Working::prepare(fleet, &lasting, Remaining::default())?;
-        let front = Arc::new(Front::new(source, prepared.answers(), hand_over));
         let bound = Bound::new(claim, ControlOptions::observed(observe, readers))?;
         lasting.confined.set(given_up.carry_out()?).expect("it is given up once");
+        discovery
+            .look_at(followed)
+            .context("cannot start the thread that follows files and names")?;
+        let answers = prepared.answers();
+        let front = Arc::new(Front::new(configured, discovery, answers, hand_over));
         let control = bound.serve(Arc::clone(&front) as _, Arc::clone(&lasting.journal))?;
         prepared.begin()?;
-        Ok(Self { working: Some(prepared), lasting, front, reloads, notifier, control })
+        let (working, follow_from) = (Some(prepared), Instant::now());
+        Ok(Self { working, lasting, front, follow_from, reloads, notifier, control })
     }
 
     /// Attaches when the verdicts are there, then waits for signals and changes; ends drains
@@ -171,10 +203,29 @@ impl Agent {
                     return Ok(());
                 }
             }
+            if self.front.is_to_reload() {
+                tracing::info!("the configuration file has changed");
+                let _told_by_the_log = self.reload();
+            }
+            self.follow();
             if let Ok(reply) = self.reloads.try_recv() {
                 // Whoever asked may have stopped waiting; it is done all the same.
                 let _asker_is_gone = reply.try_send(self.reload());
             }
+        }
+    }
+
+    /// Has members follow their sources. What takes a restart within the process and fails is not
+    /// tried again at once: each try interrupts the probes.
+    fn follow(&mut self) {
+        if Instant::now() < self.follow_from {
+            return;
+        }
+        if let Some(wanted) = self.front.follow()
+            && let Err(error) = self.succeed(*wanted)
+        {
+            tracing::error!("a pool does not follow its sources: {error}");
+            self.follow_from = Instant::now() + FOLLOW_AGAIN;
         }
     }
 
@@ -227,6 +278,7 @@ impl Agent {
     fn put_in_force(&mut self, fleet: Fleet, remaining: Remaining) -> anyhow::Result<()> {
         let mut working = Working::prepare(fleet, &self.lasting, remaining)?;
         self.front.replace(working.answers());
+        self.front.look_at(working.configured());
         working.begin()?;
         working.attach()?;
         self.working = Some(working);

@@ -1,5 +1,5 @@
 //! Backends that are not just an address with the pool's probe: without a probe, with one of their
-//! own, at a unix socket.
+//! own, at a unix socket, meant by a name or listed in a file.
 #![expect(
     clippy::unwrap_used,
     reason = "a test fails by panicking; the lint spares only the #[test] functions themselves"
@@ -7,7 +7,8 @@
 
 use std::path::Path;
 
-use sickbay::config::{Overrides, parse};
+use sickbay::config::{Overrides, newcomer, parse, parse_knowing};
+use sickbay::discovery::Answers;
 use sickbay::fleet::Fleet;
 use sickbay::shard::split;
 use sickbay_core::plan::Family;
@@ -166,4 +167,99 @@ fn what_no_unix_socket_can_do_is_refused() {
         ["b.toml:5:15: pool.p.prefer_ipv6: prefer_ipv6 has no meaning without vcl; remove it; an \
              address has one family"]
     );
+}
+
+const NAMES: &str = "[probe.p]\n[pool.p]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n\
+                     backends_dns = [\"WEB.example.com:80\", \"_http._tcp.example.com\"]\n";
+
+#[test]
+fn names_mean_whom_their_answers_name_and_nobody_before() {
+    let fleet = fleet(NAMES);
+    assert_eq!(fleet.backends.len(), 1, "nobody was asked");
+    let sources: Vec<String> =
+        fleet.pools[0].sources.iter().map(|sourced| sourced.source.to_string()).collect();
+    assert_eq!(sources, ["name web.example.com:80", "name _http._tcp.example.com"]);
+    let named = |address: &str| newcomer(address, None, Some(3)).unwrap();
+    let answers = [
+        (0, vec![named("192.0.2.2:80"), named("192.0.2.1:80")]),
+        (1, vec![named("192.0.2.3:81"), named("192.0.2.2:80")]),
+    ];
+    let known: Answers = answers
+        .into_iter()
+        .map(|(at, members)| (fleet.pools[0].sources[at].source.clone(), members.into()))
+        .collect();
+    let path = Path::new("b.toml");
+    let fleet = parse_knowing(NAMES, path, &Overrides::default(), &known).unwrap().fleet;
+    let members: Vec<(String, u32)> =
+        fleet.backends.iter().map(|it| (it.address.to_string(), it.weight)).collect();
+    let expected = [("192.0.2.1:80", 1), ("192.0.2.2:80", 3), ("192.0.2.3:81", 3)];
+    assert_eq!(members, expected.map(|(address, weight)| (address.to_owned(), weight)));
+}
+
+#[test]
+fn pool_of_names_has_room_before_anybody_answers() {
+    let fleet = fleet(
+        "[probe.p]\n[pool.p]\nprobe = \"p\"\nbackends_dns = [\"web.example.com:80\"]\n\
+         [service.s]\naddress = \"198.51.100.1\"\nport = 80\npool = \"p\"\n",
+    );
+    assert_eq!((fleet.backends.len(), fleet.pools[0].word_count), (0, 1));
+    assert!(fleet.pools[0].may_be_empty);
+}
+
+#[test]
+fn mistakes_in_names_are_told_with_the_way_to_mend_them() {
+    for (entry, told) in [
+        (
+            "\"192.0.2.1:80\"",
+            "[0]: \"192.0.2.1:80\" is an address, not a name; put it into backends",
+        ),
+        ("\"web.example.com\"", "[0]: \"web.example.com\" has no port; write it as \"web.e"),
+        ("\"web.example.com:0\"", "[0]: \"web.example.com:0\" has no port from 1 to 65535; "),
+        ("\"web..com:80\"", "[0]: \"web..com\" is no name of the DNS; "),
+        ("\"we b:80\"", "[0]: \"we b\" is no name of the DNS; "),
+        ("{ weight = 2 }", "[0]: the entry has no name; add name = \"NAME:PORT\""),
+        (
+            "{ name = \"_a._tcp.b:80\", records = \"srv\" }",
+            "[0].name: SRV records have their own ports; write \"_a._tcp.b\" alone",
+        ),
+        ("{ name = \"_a._tcp.b\", weight = 2 }", "[0].weight: SRV records have their own weights"),
+        ("{ name = \"a:80\", weight = 0 }", "[0].weight: 0 is out of range; write a whole number"),
+        ("{ name = \"a:80\", records = \"mx\" }", "[0].records: \"mx\" is not a choice; write "),
+        ("\"a:80\", \"A:80\"", "[1]: name a:80 is in the pool already; remove one of the two"),
+    ] {
+        let errors =
+            errors(&format!("[probe.p]\n[pool.p]\nprobe = \"p\"\nbackends_dns = [{entry}]\n"));
+        let [error] = &errors[..] else { panic!("{entry}: {errors:?}") };
+        let (_, error) = error.split_once("pool.p.backends_dns").unwrap();
+        assert!(error.starts_with(told), "{error}");
+    }
+}
+
+#[test]
+fn servers_and_times_of_the_dns_are_checked() {
+    let of = |dns: &str| errors(&format!("{NAMES}[dns]\n{dns}\n"));
+    assert!(
+        of("resolvers = [\"one\"]")[0].contains("dns.resolvers[0]: \"one\" is not ADDRESS:PORT")
+    );
+    assert!(of("timeout = \"5m\"")[0].contains("dns.timeout: \"5m\" is out of range"));
+    assert!(of("ttl_min = \"0s\"")[0].contains("dns.ttl_min: \"0s\" is out of range"));
+    let error = &of("ttl_min = \"1m\"\nttl_max = \"30s\"")[0];
+    assert!(error.contains("dns.ttl_max: \"30s\" is out of range; write a time from \"1m\""));
+}
+
+#[test]
+fn file_that_lists_nobody_is_an_error_unless_that_is_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("b.toml");
+    std::fs::write(directory.path().join("l"), "# nobody\n").unwrap();
+    let read = |more: &str| {
+        let text = format!(
+            "[probe.p]\n[pool.p]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n\
+             backends_file = \"l\"\n{more}"
+        );
+        parse(&text, &path, &Overrides::default())
+    };
+    let error = read("").expect_err("it may be in the middle of a write").to_string();
+    assert!(error.contains("pool.p.backends_file: ") && error.contains("lists no backend; "));
+    assert_eq!(read("allow_empty = true\n").unwrap().fleet.backends.len(), 1);
 }

@@ -202,7 +202,7 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
             "pool without backends",
             with(backends, ""),
             "web.toml:4:7: pool.web: the pool has no backends; add backends = [\"ADDRESS:PORT\", \
-             …], backends_file or backends_range",
+             …], backends_file, backends_dns or backends_range; or allow_empty = true",
         ),
         (
             "pool with an empty list",
@@ -268,7 +268,8 @@ fn each_mistake_is_one_line_with_place_reason_and_remedy() {
             "host name as backend",
             with(backends, "backends = [\"web1.example.com:80\"]"),
             "web.toml:6:13: pool.web.backends[0]: \"web1.example.com:80\" is not ADDRESS:PORT; \
-             write it as \"192.0.2.1:80\" or \"[2001:db8::1]:80\"; host names are not looked up",
+             write it as \"192.0.2.1:80\" or \"[2001:db8::1]:80\"; a host name belongs into \
+             backends_dns",
         ),
         (
             "range that goes down",

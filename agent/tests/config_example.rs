@@ -78,7 +78,8 @@ fn every_key_of_the_structs_is_in_the_example() {
     let pool = serde_json::to_value(settings::PoolSettings::default()).expect("is JSON");
     let service = serde_json::to_value(settings::ServiceSettings::default()).expect("is JSON");
     let attach = serde_json::to_value(settings::AttachSettings::default()).expect("is JSON");
-    for table in [&probe, &agent, &pool, &service, &attach] {
+    let dns = serde_json::to_value(settings::DnsSettings::default()).expect("is JSON");
+    for table in [&probe, &agent, &pool, &service, &attach, &dns] {
         let keys = table.as_object().expect("is a table").keys();
         for key in keys {
             assert!(has(key), "{key} is not in the example");
@@ -88,7 +89,10 @@ fn every_key_of_the_structs_is_in_the_example() {
         assert!(text.lines().any(|line| line == section), "{section} is not in the example");
     }
     let backend = serde_json::to_value(settings::BackendSettings::default()).expect("is JSON");
-    for key in backend.as_object().expect("is a table").keys() {
+    let name = serde_json::to_value(settings::NameSettings::default()).expect("is JSON");
+    for key in
+        [&backend, &name].into_iter().flat_map(|it| it.as_object().expect("is a table").keys())
+    {
         assert!(text.contains(&format!("#   {key}: ")), "{key} is not explained");
     }
 }

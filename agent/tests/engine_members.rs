@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sickbay::config::{Newcomer, Overrides, grow, parse};
 use sickbay::engine::{Counters, Endpoint, Engine, Sink};
-use sickbay::fleet::{CloseMode, Fleet, SocketOptions};
+use sickbay::fleet::{CloseMode, Fleet, Origin, SocketOptions};
 use sickbay::membership::Standing;
 use sickbay::shard::{Joined, Joining, PlaceError, Roster, Shards, split};
 use sickbay_core::command::{Change, Outcome, Report, Verdict};
@@ -127,7 +127,8 @@ fn fleet(addresses: &[SocketAddr], http: bool) -> Fleet {
 
 /// The fleet with one more backend, and that one.
 fn grown(fleet: &Fleet, index: u32, address: SocketAddr) -> (Fleet, Joining) {
-    let newcomer = Newcomer { name: None, address: address.into(), weight: 1 };
+    let newcomer =
+        Newcomer { name: None, address: address.into(), weight: 1, origin: Origin::Operator };
     let grown = grow(fleet, 0, &[(index, newcomer)]).expect("it fits");
     let backend = grown.backends.last().expect("it was added");
     let joining = Joining::of(&grown, backend);
@@ -198,7 +199,12 @@ fn backend_whose_target_is_probed_already_joins_its_shard_and_costs_no_probe() {
     let plans = split(&fleet, 2);
     for (place, server) in servers.iter().enumerate() {
         let index = 7 * 64 + u32::try_from(place).expect("three");
-        let newcomer = Newcomer { name: None, address: server.address.into(), weight: 1 };
+        let newcomer = Newcomer {
+            name: None,
+            address: server.address.into(),
+            weight: 1,
+            origin: Origin::Operator,
+        };
         fleet = grow(&fleet, 1, &[(index, newcomer)]).expect("it fits");
         let backend = fleet.backends.last().expect("it was added");
         assert_eq!(backend.judged[0].target, place, "the target of the first pool's");
@@ -278,7 +284,8 @@ fn backend_whose_probes_are_several_shards_is_refused_by_name() {
     let shard_of = |target: usize| plans.iter().position(|plan| plan.targets.contains(&target));
     let [a, b] = [0, 1].map(|pool| fleet.backends[pool].judged[0].target);
     assert_ne!(shard_of(a), shard_of(b), "as many probes on each");
-    let newcomer = Newcomer { name: None, address: address.into(), weight: 1 };
+    let newcomer =
+        Newcomer { name: None, address: address.into(), weight: 1, origin: Origin::Operator };
     let grown = grow(&fleet, 2, &[(200, newcomer)]).expect("it fits");
     let joining = Joining::of(&grown, grown.backends.last().expect("it was added"));
     assert_eq!(joining.judged.len(), 2);

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use sickbay::engine::{EngineError, Sink};
 use sickbay::fleet::{
-    Backend, CloseMode, Fleet, Judged, Observe, Pool, Probe, SocketOptions, Steering, Target,
+    Backend, CloseMode, Dns, Fleet, Judged, Observe, Origin, Pool, Probe, SocketOptions, Steering,
+    Target,
 };
 use sickbay::service_keys::ServiceKeys;
 use sickbay::shard::{RequestError, Roster, ShardRequest, Shards, split};
@@ -38,6 +39,7 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
                 weight: 1,
                 judged: Box::new([Judged { target: *target, probe: pool }]),
                 index: index as u32,
+                origin: Origin::Configured,
             });
         }
         ranges.push(first..backends.len());
@@ -70,6 +72,8 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
         first_word: index as u32,
         word_count: 1,
         panic: None,
+        may_be_empty: false,
+        sources: Vec::new(),
     };
     let target = |(index, probe): (usize, usize)| Target {
         identity: index as u128,
@@ -97,6 +101,8 @@ fn fleet(address: SocketAddr, pools: &[(Nanos, &[usize])]) -> Fleet {
         guard: None,
         privilege: Default::default(),
         read_group: None,
+        watch_config: false,
+        dns: Dns::default(),
         observe: Observe::default(),
     }
 }

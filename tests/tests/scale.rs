@@ -13,8 +13,8 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, gettid};
 use sickbay::engine::{Counters, OutcomeKind, Sink};
 use sickbay::fleet::{
-    Backend, CloseMode, Fleet, Judged, Observe, Pool, Probe, Request, SocketOptions, Steering,
-    Target,
+    Backend, CloseMode, Dns, Fleet, Judged, Observe, Origin, Pool, Probe, Request, SocketOptions,
+    Steering, Target,
 };
 use sickbay::service_keys::ServiceKeys;
 use sickbay::shard::{Roster, ShardPlan, Shards, split};
@@ -372,6 +372,7 @@ fn fleet(addresses: &[SocketAddr]) -> Fleet {
         weight: 1,
         judged: [Judged { target: index as usize, probe: 0 }].into(),
         index,
+        origin: Origin::Configured,
     };
     Fleet {
         instance: "scale".into(),
@@ -393,6 +394,8 @@ fn fleet(addresses: &[SocketAddr]) -> Fleet {
             first_word: 0,
             word_count: 256,
             panic: None,
+            may_be_empty: false,
+            sources: Vec::new(),
         }],
         backends: (0..TARGETS).map(backend).collect(),
         services: Vec::new(),
@@ -402,6 +405,8 @@ fn fleet(addresses: &[SocketAddr]) -> Fleet {
         guard: None,
         privilege: Default::default(),
         read_group: None,
+        watch_config: false,
+        dns: Dns::default(),
         observe: Observe::default(),
     }
 }

@@ -13,6 +13,7 @@ use super::table::{Cell, Column, Table, Tint};
 use crate::control::members::StandingView;
 use crate::control::said::{Said, now_unix_ms};
 use crate::control::view::{Admin, BackendView, ProbeState};
+use crate::fleet::Origin;
 use crate::graph;
 
 /// Who belongs to a pool.
@@ -180,6 +181,7 @@ const fn is_on(mentions: u8) -> bool {
 fn table(views: &[BackendView], probes: bool) -> Table {
     let steered = views.iter().any(|view| view.counters.is_some());
     let weighed = views.iter().any(|view| view.weight != 1);
+    let named = views.iter().any(|view| view.origin != Origin::Configured.to_string());
     // The least widths are varnishadm's, so that its readers find their columns.
     let mut columns = vec![
         Column::cuttable("Backend name").at_least(13),
@@ -190,6 +192,9 @@ fn table(views: &[BackendView], probes: bool) -> Table {
     ];
     if weighed {
         columns.push(Column::number("Weight"));
+    }
+    if named {
+        columns.push(Column::cuttable("From"));
     }
     if steered {
         columns.push(Column::number("New flows"));
@@ -208,6 +213,9 @@ fn table(views: &[BackendView], probes: bool) -> Table {
         ];
         if weighed {
             cells.push(u64::from(view.weight).into());
+        }
+        if named {
+            cells.push(view.origin.as_str().into());
         }
         if steered {
             let counters = view.counters.unwrap_or_default();
@@ -269,7 +277,7 @@ fn health(state: ProbeState) -> Cell {
 }
 
 /// RFC 1123, as varnishadm; times no calendar has are shown as the last it has.
-fn date(unix_ms: u64) -> String {
+pub(super) fn date(unix_ms: u64) -> String {
     /// 9999-12-31T23:59:59Z, the last second that the format can write.
     const LAST_S: u64 = 253_402_300_799;
     let since_epoch = Duration::from_secs((unix_ms / 1000).min(LAST_S));
@@ -305,6 +313,7 @@ mod tests {
             last_change_unix_ms: Some(1_795_973_428_000),
             last_change_ns: 1_000_000_000,
             cause: String::new(),
+            origin: "configuration".to_owned(),
             counters: None,
         }
     }

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use super::with_what_stays;
 use crate::config::{self, ConfigError, Configuration, Overrides};
+use crate::discovery::Answers;
 use crate::log::{self, LogFormat};
-use crate::run::{self, Options};
+use crate::run::{self, Configured, Options};
 
 /// Arguments of `sickbay run`.
 #[derive(Clone, Debug, clap::Args)]
@@ -41,7 +42,7 @@ pub struct RunArgs {
 ///
 /// The configuration is wrong, or what [`run::run`] fails with.
 pub fn run(arguments: &RunArgs, log_format: Option<LogFormat>) -> anyhow::Result<ExitCode> {
-    let configuration = arguments.load();
+    let configuration = arguments.load(&Answers::new());
     let configured = configuration.as_ref().map(|it| it.fleet.observe.log_format);
     log::start(log_format, configured.unwrap_or_default());
     let configuration = configuration.map_err(|error| arguments.not_loaded(error))?;
@@ -50,25 +51,25 @@ pub fn run(arguments: &RunArgs, log_format: Option<LogFormat>) -> anyhow::Result
     let pin_directory = fleet.pin_directory.clone();
     let (object, detach_on_exit) = (arguments.object.clone(), arguments.detach_on_exit);
     let options = Options { object, read: configuration.directories, detach_on_exit };
-    let arguments = arguments.clone();
-    let source = move || {
-        let configuration = arguments.load()?;
+    let (arguments, file) = (arguments.clone(), arguments.config.clone());
+    let source = move |known: &Answers| {
+        let configuration = arguments.load(known)?;
         tell(&configuration);
         Ok(configuration.fleet)
     };
-    run::run(fleet, source, &options)
+    run::run(fleet, Configured { file, source: Box::new(source) }, &options)
         .map_err(|error| with_what_stays(error, &pin_directory, "; "))?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl RunArgs {
-    /// The configuration with the arguments' overrides.
+    /// The configuration with the arguments' overrides; what its names mean `known` says.
     ///
     /// # Errors
     ///
     /// Every mistake in the file, or why it cannot be read.
-    pub fn load(&self) -> Result<Configuration, ConfigError> {
-        config::load(&self.config, &self.overrides())
+    pub fn load(&self, known: &Answers) -> Result<Configuration, ConfigError> {
+        config::load_knowing(&self.config, &self.overrides(), known)
     }
 
     fn overrides(&self) -> Overrides {

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::backend::date;
 use super::listing::{InstanceArgs, OutputFormat, Screen, printable, write_json, write_text};
 use super::service::attached_text;
-use super::table::{Cell, Column, Table};
+use super::table::{Cell, Column, Table, Tint};
 use crate::control::view::{
-    FlowEntriesView, PercentilesView, PrivilegeView, ShardView, StatusView,
+    FlowEntriesView, PercentilesView, PrivilegeView, ShardView, SourceView, StatusView,
 };
 
 /// Arguments of `sickbay status`.
@@ -86,6 +87,10 @@ fn text(status: &StatusView, screen: Screen) -> String {
     }
     text.push('\n');
     text.push_str(&shards(status).render(screen));
+    if !status.sources.is_empty() {
+        text.push('\n');
+        text.push_str(&sources(&status.sources).render(screen));
+    }
     text
 }
 
@@ -117,6 +122,37 @@ fn held(privilege: &PrivilegeView, shards: &[ShardView]) -> Vec<(&'static str, S
         ("Probing rings", format!("{restricted} of {} restricted", shards.len())),
     ]);
     lines
+}
+
+/// What pools follow. A fault stands below its source as a whole line.
+fn sources(sources: &[SourceView]) -> Table {
+    let columns = [
+        Column::text("Pool"),
+        Column::text("Follows"),
+        Column::number("Backends"),
+        Column::text("State"),
+    ];
+    let mut table = Table::new(columns.to_vec());
+    for view in sources {
+        let (state, below) = match (&view.fault, view.answered_unix_ms) {
+            (Some(fault), _) => {
+                let since = view
+                    .fault_unix_ms
+                    .map_or_else(String::new, |ms| format!("since {}: ", date(ms)));
+                (Cell::tinted("fault", Tint::Bad), format!(" {since}{}\n", printable(fault)))
+            }
+            (None, Some(_)) => (Cell::tinted("well", Tint::Good), String::new()),
+            (None, None) => (Cell::tinted("not asked yet", Tint::Odd), String::new()),
+        };
+        let cells = vec![
+            view.pool.as_str().into(),
+            view.source.as_str().into(),
+            view.backends.map_or_else(|| Cell::from("-"), Cell::from),
+            state,
+        ];
+        table.push(cells, below);
+    }
+    table
 }
 
 fn shards(status: &StatusView) -> Table {
@@ -153,7 +189,8 @@ fn uptime(uptime_s: f64) -> String {
 mod tests {
     use super::{Screen, text};
     use crate::control::view::{
-        AttachedView, FlowEntriesView, PercentilesView, PrivilegeView, ShardView, StatusView,
+        AttachedView, FlowEntriesView, PercentilesView, PrivilegeView, ShardView, SourceView,
+        StatusView,
     };
 
     #[test]
@@ -199,6 +236,24 @@ mod tests {
                 seccomp: 2,
                 landlock_abi: None,
             }),
+            sources: vec![
+                SourceView {
+                    pool: "web".to_owned(),
+                    source: "file /etc/web.list".to_owned(),
+                    backends: Some(8),
+                    answered_unix_ms: Some(1_795_973_428_000),
+                    fault: None,
+                    fault_unix_ms: None,
+                },
+                SourceView {
+                    pool: "web".to_owned(),
+                    source: "name web.example.com:80".to_owned(),
+                    backends: None,
+                    answered_unix_ms: None,
+                    fault: Some("no answer\nin time".to_owned()),
+                    fault_unix_ms: Some(1_795_973_428_000),
+                },
+            ],
         };
         assert_eq!(
             text(&status, Screen::default()),
@@ -220,6 +275,11 @@ Probing rings           1 of 1 restricted
 
 Shard  Heartbeat (ms)  Targets  In flight  Probes
     0               4        8          1   12345
+
+Pool  Follows                  Backends  State
+web   file /etc/web.list              8  well
+web   name web.example.com:80         -  fault
+ since Sun, 29 Nov 2026 17:30:28 GMT: no answer\\x0ain time
 "
         );
     }

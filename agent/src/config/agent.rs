@@ -23,6 +23,7 @@ pub(super) struct Agent {
     pub(super) in_flight: u32,
     pub(super) start_timeout_ns: Nanos,
     pub(super) seed: u64,
+    pub(super) watch_config: bool,
     pub(super) observe: Observe,
     pub(super) read_group: Option<String>,
 }
@@ -72,6 +73,7 @@ pub(super) fn validate(
             .unwrap_or_default(),
         in_flight: report.whole(&at("in_flight"), agent.in_flight, 2..=65_536).unwrap_or(1024),
         start_timeout_ns,
+        watch_config: agent.watch_config,
         seed: seed(agent.seed, &at("seed"), report),
         observe: observe::validate(agent, state_directory.clone(), report),
         read_group: read_group(agent.read_group.as_ref(), &at("read_group"), report),

@@ -31,7 +31,11 @@ pub(super) fn assemble(
     probes: &[Probe],
     report: &mut Report<'_>,
 ) -> Assembled {
-    let words = place_words(&drafts, report);
+    let counts: Vec<usize> = drafts.iter().map(|draft| draft.members.len()).collect();
+    let words = place_words(&counts).unwrap_or_else(|problem| {
+        report.error(&["pool".into()], problem, "use fewer or smaller pools");
+        Vec::new()
+    });
     check_judges(&drafts, report);
     if report.has_errors() {
         return Assembled { targets: Vec::new(), pools: Vec::new(), backends: Vec::new() };
@@ -67,6 +71,7 @@ pub(super) fn assemble(
                 weight: member.weight,
                 judged,
                 index,
+                origin: member.named_by,
             });
         }
         pools.push(Pool {
@@ -79,6 +84,8 @@ pub(super) fn assemble(
             first_word,
             word_count,
             panic: draft.panic,
+            may_be_empty: draft.may_be_empty,
+            sources: draft.sources,
         });
     }
     check_sockets(&targets.list, probes, report);
@@ -160,32 +167,34 @@ pub(super) fn default_host(address: &Address) -> String {
 }
 
 /// Words of each pool: enough for `times` as many backends as it has, and at least for those.
-fn word_counts(drafts: &[DraftPool], times: usize) -> Vec<u32> {
-    let words = |draft: &DraftPool| {
-        let count = (times * draft.members.len()).min(POOL_BACKENDS_MAX as usize);
-        let words = count.max(draft.members.len()).div_ceil(WORD_BACKENDS as usize).max(1);
+fn word_counts(counts: &[usize], times: usize) -> Vec<u32> {
+    let words = |own: &usize| {
+        let count = (times * own).min(POOL_BACKENDS_MAX as usize);
+        let words = count.max(*own).div_ceil(WORD_BACKENDS as usize).max(1);
         u32::try_from(words).unwrap_or(u32::MAX / 2).next_power_of_two()
     };
-    drafts.iter().map(words).collect()
+    counts.iter().map(words).collect()
 }
 
-/// First word and word count of each pool. There is room for twice its backends if that is to be
+/// First word and word count of each pool, of which each has so many backends. There is room for twice its backends if that is to be
 /// had, so that all of them can be replaced within one drain. Counts are powers of two and the largest come first, so
 /// each range begins at a multiple of its length and nothing is lost between them.
-fn place_words(drafts: &[DraftPool], report: &mut Report<'_>) -> Vec<(u32, u32)> {
+///
+/// # Errors
+///
+/// There are too many, in a line without its remedy.
+pub(super) fn place_words(backends: &[usize]) -> Result<Vec<(u32, u32)>, String> {
     let words_max = BACKENDS_MAX / WORD_BACKENDS;
-    let roomy = word_counts(drafts, 2);
+    let roomy = word_counts(backends, 2);
     let fits = roomy.iter().map(|count| u64::from(*count)).sum::<u64>() <= u64::from(words_max);
-    let counts = if fits { roomy } else { word_counts(drafts, 1) };
+    let counts = if fits { roomy } else { word_counts(backends, 1) };
     let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
     if u64::from(words_max) < total {
         let reserved = total * u64::from(WORD_BACKENDS);
-        let problem = format!(
+        return Err(format!(
             "all pools together reserve {reserved} places (each 64 times a power of two); \
              {BACKENDS_MAX} are the most"
-        );
-        report.error(&["pool".into()], problem, "use fewer or smaller pools");
-        return counts.into_iter().map(|count| (0, count)).collect();
+        ));
     }
     let mut order: Vec<usize> = (0..counts.len()).collect();
     order.sort_by_key(|pool| std::cmp::Reverse(counts[*pool]));
@@ -195,7 +204,7 @@ fn place_words(drafts: &[DraftPool], report: &mut Report<'_>) -> Vec<(u32, u32)>
         places[pool] = (next, counts[pool]);
         next += counts[pool];
     }
-    places
+    Ok(places)
 }
 
 /// The targets so far: pools that ask the same of the same address share one.

@@ -17,6 +17,8 @@ pub struct Changes {
     pub weighed: Vec<String>,
     /// What is changed besides members and weights, a line each.
     pub changed: Vec<String>,
+    /// What is followed otherwise, a line each: that touches nothing that runs.
+    pub followed: Vec<String>,
 }
 
 /// What makes of the fleet `now` the fleet `wanted`. Backends whose indices are in `gone` are
@@ -57,6 +59,7 @@ pub fn changes(now: &Fleet, gone: &[u32], wanted: &Fleet) -> Result<Changes, Str
     };
     tell_by_name("attachment", &attachments(now), &attachments(wanted), &mut told.changed);
     tell_members(now, gone, wanted, &mut told);
+    tell_followed(now, wanted, &mut told.followed);
     Ok(told)
 }
 
@@ -78,6 +81,29 @@ fn tell_settings(now: &Fleet, wanted: &Fleet, lines: &mut Vec<String>) {
     }
     if now.guard != wanted.guard {
         lines.push("guard changed".to_owned());
+    }
+}
+
+/// What is looked at, and how.
+fn tell_followed(now: &Fleet, wanted: &Fleet, lines: &mut Vec<String>) {
+    if now.watch_config != wanted.watch_config {
+        lines.push(format!("agent.watch_config: {} to {}", now.watch_config, wanted.watch_config));
+    }
+    if now.dns != wanted.dns {
+        lines.push("dns changed".to_owned());
+    }
+    let sources = |fleet: &Fleet| -> BTreeMap<String, String> {
+        let of = |pool: &Pool| {
+            let sources = pool.sources.iter().map(|sourced| sourced.source.to_string());
+            (pool.name.clone(), sources.collect::<Vec<_>>().join(", "))
+        };
+        fleet.pools.iter().map(of).collect()
+    };
+    let (before, after) = (sources(now), sources(wanted));
+    let stays = after.iter().filter(|(pool, _)| before.contains_key(*pool));
+    for (pool, sources) in stays.filter(|(pool, sources)| before.get(*pool) != Some(sources)) {
+        let sources = if sources.is_empty() { "no sources" } else { sources };
+        lines.push(format!("pool {pool} now follows {sources}"));
     }
 }
 
@@ -110,7 +136,8 @@ fn pools(fleet: &Fleet) -> BTreeMap<String, String> {
         let named = |probe: &usize| fleet.probes[*probe].name.as_str();
         let own: Option<Vec<&str>> =
             pool.own_probes.as_ref().map(|probes| probes.iter().map(named).collect());
-        format!("{own:?} {:?} {} {:?}", pool.probe_port, pool.drain_ns, pool.panic)
+        let Pool { probe_port, drain_ns, panic, may_be_empty, .. } = pool;
+        format!("{own:?} {probe_port:?} {drain_ns} {panic:?} {may_be_empty}")
     };
     fleet.pools.iter().map(|pool| (pool.name.clone(), settings(pool))).collect()
 }

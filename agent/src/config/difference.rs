@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::growth::{Newcomer, check_fits, grow};
 use crate::address::Address;
-use crate::fleet::{Backend, Fleet, Judged, Pool, Service};
+use crate::fleet::{Backend, Fleet, Pool, Service};
 
 /// What becomes of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,9 @@ fn other_than_members(now: &Fleet, wanted: &Fleet) -> Option<&'static str> {
     // which probes are used from who they are.
     let pool = |pool: &Pool| {
         let probes = Vec::new();
-        Pool { probes, backends: 0..0, first_word: 0, word_count: 0, ..pool.clone() }
+        // What its sources are is followed, whether or not that changes who is in it.
+        let sources = Vec::new();
+        Pool { probes, sources, backends: 0..0, first_word: 0, word_count: 0, ..pool.clone() }
     };
     let pools = |fleet: &Fleet| fleet.pools.iter().map(pool).collect::<Vec<_>>();
     let service = |it: &Service| Service { slot_first: 0, slot_count: 0, ..it.clone() };
@@ -116,14 +118,16 @@ fn check_probed(
     theirs: &Backend,
     pool: &str,
 ) -> Result<(), String> {
-    let probed = |fleet: &Fleet, backend: &Backend| {
-        let what = |judged: &Judged| {
+    fn probed<'a>(
+        fleet: &'a Fleet,
+        backend: &'a Backend,
+    ) -> impl Iterator<Item = (usize, &'a Address, &'a [u8])> {
+        backend.judged.iter().map(|judged| {
             let target = &fleet.targets[judged.target];
-            (judged.probe, target.address.clone(), target.request.clone())
-        };
-        backend.judged.iter().map(what).collect::<Vec<_>>()
-    };
-    if probed(now, ours) == probed(wanted, theirs) {
+            (judged.probe, &target.address, target.request.as_slice())
+        })
+    }
+    if probed(now, ours).eq(probed(wanted, theirs)) {
         return Ok(());
     }
     Err(format!(
@@ -167,6 +171,7 @@ fn newcomer(backend: &Backend) -> Newcomer {
         name: named.then(|| backend.name.clone()),
         address: backend.address.clone(),
         weight: backend.weight,
+        origin: backend.origin.clone(),
     }
 }
 
@@ -176,6 +181,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Overrides, parse};
+    use crate::fleet::Origin;
 
     fn fleet(probe: &str, backends: &str, rest: &str) -> Fleet {
         let text = format!(
@@ -188,7 +194,8 @@ mod tests {
     const TWO: &str = "\"192.0.2.1:80\", { address = \"192.0.2.2:80\", name = \"two\" }";
 
     fn newcomer(address: &str, weight: u32) -> Newcomer {
-        Newcomer { name: None, address: address.parse().expect("an address"), weight }
+        let (address, origin) = (address.parse().expect("an address"), Origin::Configured);
+        Newcomer { name: None, address, weight, origin }
     }
 
     #[test]

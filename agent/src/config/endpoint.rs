@@ -9,10 +9,10 @@ use super::problem::quoted;
 use crate::address::{Address, UNIX_BYTES_MAX};
 
 /// What is wrong, and how to mend it.
-pub(super) type Fault = (String, String);
+pub(crate) type Fault = (String, String);
 
 /// `ADDRESS:PORT`, IPv6 in brackets, `unix:/FILE` or `unix:@NAME`, of something that can be probed.
-pub(super) fn endpoint(text: &str) -> Result<Address, Fault> {
+pub(crate) fn endpoint(text: &str) -> Result<Address, Fault> {
     match text.strip_prefix("unix:") {
         Some(path) => unix(text, path),
         None => inet(text).map(Address::Inet),
@@ -49,15 +49,15 @@ fn inet(text: &str) -> Result<SocketAddr, Fault> {
             format!("put brackets around the address and add the port: \"[{address}]:80\"")
         }
         Err(_) if text.starts_with('/') => format!("write \"unix:{text}\" for a unix socket"),
-        Err(_) => "write it as \"192.0.2.1:80\" or \"[2001:db8::1]:80\"; host names are not \
-                   looked up"
+        Err(_) => "write it as \"192.0.2.1:80\" or \"[2001:db8::1]:80\"; a host name \
+                   belongs into backends_dns"
             .to_owned(),
     };
     Err((problem, mend))
 }
 
 /// An address that can be a backend or a VIP.
-pub(super) fn check(address: IpAddr) -> Result<(), Fault> {
+pub(crate) fn check(address: IpAddr) -> Result<(), Fault> {
     let kind = if address.is_unspecified() {
         "the unspecified address"
     } else if address.is_multicast() {
@@ -203,7 +203,7 @@ mod tests {
             mend("fd00::1"),
             "put brackets around the address and add the port: \"[fd00::1]:80\""
         );
-        assert!(mend("web.example.com:80").contains("host names are not looked up"));
+        assert!(mend("web.example.com:80").contains("a host name belongs into backends_dns"));
         assert_eq!(mend("192.0.2.1:0"), "write 1 to 65535");
         assert_eq!(mend("[::ffff:1.2.3.4]:80"), "write it as IPv4");
     }

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::assembly::{Targets, inet_only, probed_at, requests_too_long};
-use super::backend_list::{self, WEIGHT_MAX};
-use super::{endpoint, name};
+use super::{WEIGHT_MAX, endpoint, name};
 use crate::address::Address;
-use crate::fleet::{Backend, Fleet, Judged};
+use crate::discovery::{self, file::Listed};
+use crate::fleet::{Backend, Fleet, Judged, Origin};
 
 /// A backend that is to become a member of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Newcomer {
     pub address: Address,
     /// Its share relative to the others, 1 ..= 1000.
     pub weight: u32,
+    /// Who names it.
+    pub origin: Origin,
 }
 
 impl Newcomer {
@@ -48,7 +50,8 @@ pub fn newcomer(
     if !(1..=WEIGHT_MAX).contains(&i64::from(weight)) {
         return Err(format!("weight {weight} is out of range: write 1 to {WEIGHT_MAX}"));
     }
-    Ok(Newcomer { name: name.map(str::to_owned), address, weight })
+    let (name, origin) = (name.map(str::to_owned), Origin::Operator);
+    Ok(Newcomer { name, address, weight, origin })
 }
 
 /// The newcomers of a list, one a line as in a pool's `backends_file`.
@@ -57,15 +60,16 @@ pub fn newcomer(
 ///
 /// The first line that names none: where, what and how to mend it, in one line.
 pub fn newcomers(list: &str, file: &str) -> Result<Vec<Newcomer>, String> {
-    let (listed, faults) = backend_list::parse(list);
+    let (listed, faults) = discovery::list::parse(list);
     if let Some(fault) = faults.first() {
         let (problem, mend) = &fault.fault;
         return Err(format!("{file}:{}:{}: {problem}: {mend}", fault.line, fault.column));
     }
-    let newcomer = |listed: backend_list::Listed| Newcomer {
+    let newcomer = |listed: Listed| Newcomer {
         name: listed.name,
         address: listed.address,
         weight: listed.weight,
+        origin: Origin::Operator,
     };
     Ok(listed.into_iter().map(newcomer).collect())
 }
@@ -159,6 +163,7 @@ pub fn grow(fleet: &Fleet, pool: usize, newcomers: &[(u32, Newcomer)]) -> Result
             weight: newcomer.weight,
             judged: probes.iter().map(judged).collect(),
             index: *index,
+            origin: newcomer.origin.clone(),
         });
     }
     if !targets.fit() {

@@ -21,7 +21,7 @@ pub(super) fn check_section(report: &mut Report<'_>, place: &[Step<'_>], name: &
 }
 
 /// Why `text` cannot be a backend's name; `None` when it can.
-pub(super) fn backend_fault(text: &str) -> Option<String> {
+pub(crate) fn backend_fault(text: &str) -> Option<String> {
     fault(text, "-_.:")
 }
 

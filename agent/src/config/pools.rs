@@ -1,4 +1,7 @@
-//! Pools: their backends from the four sources, each address once.
+//! Pools: their backends from all their sources, each address once.
+
+/// Members that are not written in the configuration itself.
+mod sources;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,17 +9,19 @@ use std::path::Path;
 use sickbay_core::plan::Nanos;
 use sickbay_shared::limits::{BACKENDS_MAX, POOL_BACKENDS_MAX};
 
-use super::backend_list::{self, LIST_BYTES_MAX, WEIGHT_MAX};
+use super::WEIGHT_MAX;
 use super::endpoint;
 use super::judging::{self, Judges};
 use super::name;
+use super::names;
 use super::percent::percent;
-use super::problem::{Problem, Report, Step, dotted, nearest, quoted};
+use super::problem::{Report, Step, nearest, quoted};
 use super::settings::{BackendEntry, BackendSettings, PoolSettings, Settings};
 use super::time;
-use super::vcl_backends::{self, Refusal, VclProbe};
+use super::vcl_backends::VclProbe;
 use crate::address::Address;
-use crate::fleet::Panic;
+use crate::discovery::{Answers, Source, Sourced};
+use crate::fleet::{self, Panic};
 
 /// How far above its threshold a panic ends, unless that is given.
 const PANIC_HYSTERESIS_PERCENT: u8 = 10;
@@ -35,6 +40,10 @@ pub(super) struct DraftPool {
     pub(super) drain_ns: Nanos,
     /// When too few of it take new flows.
     pub(super) panic: Option<Panic>,
+    /// Whether it may have no members.
+    pub(super) may_be_empty: bool,
+    /// What its members come from besides, with what each said.
+    pub(super) sources: Vec<Sourced>,
     /// The probes that its VCL gives, to be added to the others.
     pub(super) vcl_probes: Vec<VclProbe>,
 }
@@ -48,14 +57,17 @@ pub(super) struct Member {
     pub(super) probe_address: Option<Address>,
     pub(super) weight: u32,
     pub(super) judges: Judges,
+    /// Where it stands, for whoever has to mend something.
     pub(super) origin: Origin,
+    /// Who named it, for whoever looks at the list of backends.
+    pub(super) named_by: fleet::Origin,
 }
 
 impl Member {
     /// With nothing but an address.
     fn plain(address: Address, origin: Origin) -> Self {
-        let judges = Judges::Pool;
-        Self { name: None, address, probe_address: None, weight: 1, judges, origin }
+        let (judges, named_by) = (Judges::Pool, fleet::Origin::Configured);
+        Self { name: None, address, probe_address: None, weight: 1, judges, origin, named_by }
     }
 }
 
@@ -64,8 +76,10 @@ impl Member {
 pub(super) enum Origin {
     /// Element of `backends`.
     Entry(usize),
-    /// Line of the pool's file.
+    /// Line of the pool's file; 0 where that has no lines.
     Line(usize),
+    /// Meant by an element of `backends_dns`.
+    Name,
     /// In the pool's range.
     Range,
     /// In its VCL.
@@ -76,6 +90,7 @@ pub(super) enum Origin {
 pub(super) fn validate(
     settings: &Settings,
     directory: &Path,
+    known: &Answers,
     report: &mut Report<'_>,
 ) -> Vec<DraftPool> {
     let probes: Vec<&str> = settings.probe.keys().map(String::as_str).collect();
@@ -85,8 +100,9 @@ pub(super) fn validate(
         if report.is_full() {
             break;
         }
-        let draft = Draft { name, pool, report, members: Vec::new(), list: String::new() };
-        drafts.push(draft.validate(&probes, directory));
+        let (members, sources) = (Vec::new(), Vec::new());
+        let draft = Draft { name, pool, report, members, sources, list: String::new() };
+        drafts.push(draft.validate(&probes, directory, known));
         count += drafts.last().map_or(0, |draft| draft.members.len());
         // A range is a few bytes: were all of them carried out, a page of them would fill memory.
         if BACKENDS_MAX as usize <= count.saturating_sub(1) {
@@ -101,6 +117,9 @@ pub(super) fn validate(
             break;
         }
     }
+    let is_name = |it: &&Sourced| matches!(it.source, Source::Name(_));
+    let names = drafts.iter().flat_map(|draft| &draft.sources).filter(is_name).count();
+    names::check_count(names, report);
     drafts
 }
 
@@ -109,12 +128,13 @@ struct Draft<'a, 'r, 's> {
     pool: &'a PoolSettings,
     report: &'r mut Report<'s>,
     members: Vec<Member>,
+    sources: Vec<Sourced>,
     /// The pool's file as it is shown.
     list: String,
 }
 
 impl<'a> Draft<'a, '_, '_> {
-    fn validate(mut self, probes: &[&str], directory: &Path) -> DraftPool {
+    fn validate(mut self, probes: &[&str], directory: &Path, known: &Answers) -> DraftPool {
         name::check_section(self.report, &self.place(), self.name);
         let own = self.own_probes(probes);
         for (index, entry) in self.pool.backends.iter().enumerate() {
@@ -123,6 +143,7 @@ impl<'a> Draft<'a, '_, '_> {
         self.file(directory);
         self.range();
         let vcl_probes = self.vcl(directory);
+        self.names(known);
         if own.is_none() {
             self.check_judges(probes);
         }
@@ -133,7 +154,18 @@ impl<'a> Draft<'a, '_, '_> {
         self.check_duplicates();
         self.check_count();
         let panic = self.panic();
-        DraftPool { probes: own, members: self.members, probe_port, drain_ns, panic, vcl_probes }
+        let Self { members, sources, pool, .. } = self;
+        let may_be_empty = pool.allow_empty || !pool.backends_dns.is_empty();
+        DraftPool {
+            probes: own,
+            members,
+            probe_port,
+            drain_ns,
+            panic,
+            may_be_empty,
+            sources,
+            vcl_probes,
+        }
     }
 
     fn panic(&mut self) -> Option<Panic> {
@@ -229,92 +261,14 @@ impl<'a> Draft<'a, '_, '_> {
         };
         if let Some(address) = address {
             let (name, weight) = (name.clone(), weight.unwrap_or(1));
-            self.members.push(Member { name, address, probe_address, weight, judges, origin });
+            let plain = Member::plain(address, origin);
+            self.members.push(Member { name, probe_address, weight, judges, ..plain });
         }
     }
 
     fn address(&mut self, text: &str, place: &[Step<'_>]) -> Option<Address> {
         let faulty = |(problem, mend): endpoint::Fault| self.report.error(place, problem, mend);
         endpoint::endpoint(text).map_err(faulty).ok()
-    }
-
-    fn file(&mut self, directory: &Path) {
-        let Some(file) = &self.pool.backends_file else {
-            return;
-        };
-        let place = self.at("backends_file");
-        let path = directory.join(file);
-        self.list = super::shown(&path);
-        let text = match backend_list::read(&path, LIST_BYTES_MAX) {
-            Ok(text) => text,
-            Err((problem, mend)) => {
-                self.report.error(&place, format!("{} {problem}", self.list), mend);
-                return;
-            }
-        };
-        let (listed, faults) = backend_list::parse(&text);
-        for fault in faults {
-            let (problem, mend) = fault.fault;
-            let (line, column) = (fault.line, fault.column);
-            self.error_in_list(line, column, problem, mend);
-        }
-        self.members.reserve_exact(listed.len());
-        self.members.extend(listed.into_iter().map(|listed| Member {
-            name: listed.name,
-            weight: listed.weight,
-            ..Member::plain(listed.address, Origin::Line(listed.line))
-        }));
-    }
-
-    fn range(&mut self) {
-        let Some(range) = &self.pool.backends_range else {
-            return;
-        };
-        match endpoint::range(range) {
-            Ok(addresses) => {
-                self.members.reserve_exact(addresses.len());
-                let plain = |address| Member::plain(Address::Inet(address), Origin::Range);
-                self.members.extend(addresses.into_iter().map(plain));
-            }
-            Err((problem, mend)) => {
-                let place = self.at("backends_range");
-                self.report.error(&place, problem, mend);
-            }
-        }
-    }
-
-    /// The backends of the pool's VCL; their probes when the pool has none.
-    fn vcl(&mut self, directory: &Path) -> Vec<VclProbe> {
-        let place = self.at("prefer_ipv6");
-        let Some(file) = &self.pool.vcl else {
-            if self.pool.prefer_ipv6.is_some() {
-                let problem = "prefer_ipv6 has no meaning without vcl";
-                self.report.error(&place, problem, "remove it; an address has one family");
-            }
-            return Vec::new();
-        };
-        let place = self.at("vcl");
-        let wanted = vcl_backends::Wanted {
-            own_probes: self.pool.probe.is_none(),
-            prefer_ipv6: self.pool.prefer_ipv6 == Some(true),
-        };
-        match vcl_backends::take(&directory.join(file), wanted) {
-            Ok(taken) => {
-                for (problem, mend) in taken.notes {
-                    self.report.warn(&place, problem, mend);
-                }
-                self.members.extend(taken.members);
-                return taken.probes;
-            }
-            Err(Refusal::File(error)) => {
-                for problem in error.errors {
-                    let path = dotted(&place);
-                    self.report.error_elsewhere(Problem { path, ..problem });
-                }
-            }
-            Err(Refusal::Unfit(problem, mend)) => self.report.error(&place, problem, mend),
-        }
-        Vec::new()
     }
 
     fn probe_port(&mut self) -> Option<u16> {
@@ -371,23 +325,23 @@ impl<'a> Draft<'a, '_, '_> {
         }
         let entries = self.at("backends");
         let any_entry = !self.pool.backends.is_empty() || self.report.is_marred(&entries);
-        let failed = ["backends_file", "backends_range", "vcl"]
+        let may_be_empty = self.pool.allow_empty || !self.pool.backends_dns.is_empty();
+        let failed = ["backends_file", "backends_dns", "backends_range", "vcl"]
             .into_iter()
             .any(|key| self.report.is_marred(&self.at(key)));
-        if count == 0 && !any_entry && !failed {
-            let problem = match (&self.pool.backends_file, &self.pool.backends_range) {
-                (Some(_), _) => "the pool has no backends: its backends_file lists none",
-                _ => "the pool has no backends",
-            };
-            let mend = "add backends = [\"ADDRESS:PORT\", …], backends_file or backends_range";
-            self.report.error(&self.place(), problem, mend);
+        if count == 0 && !any_entry && !failed && !may_be_empty {
+            let mend = "add backends = [\"ADDRESS:PORT\", …], backends_file, backends_dns or \
+                        backends_range; or allow_empty = true";
+            self.report.error(&self.place(), "the pool has no backends", mend);
         }
     }
 
     fn describe(&self, origin: Origin) -> String {
         match origin {
             Origin::Entry(index) => format!("line {}", self.report.line(&self.at_entry(index))),
+            Origin::Line(0) => format!("in {}", self.list),
             Origin::Line(line) => format!("{}:{line}", self.list),
+            Origin::Name => "in its backends_dns".to_owned(),
             Origin::Range => "in its backends_range".to_owned(),
             Origin::Vcl => "in its vcl".to_owned(),
         }
@@ -396,16 +350,12 @@ impl<'a> Draft<'a, '_, '_> {
     fn error_of(&mut self, origin: Origin, problem: String, mend: &str) {
         match origin {
             Origin::Entry(index) => self.report.error(&self.at_entry(index), problem, mend),
-            Origin::Line(line) => self.error_in_list(line, 1, problem, mend.to_owned()),
+            Origin::Line(line) => {
+                self.error_in_list(line, line.min(1), problem, mend.to_owned());
+            }
+            Origin::Name => self.report.error(&self.at("backends_dns"), problem, mend),
             Origin::Range => self.report.error(&self.at("backends_range"), problem, mend),
             Origin::Vcl => self.report.error(&self.at("vcl"), problem, mend),
         }
-    }
-
-    fn error_in_list(&mut self, line: usize, column: usize, problem: String, mend: String) {
-        let path = dotted(&self.at("backends_file"));
-        let file = self.list.clone();
-        let problem = Problem { file, line, column, path, problem, mend };
-        self.report.error_elsewhere(problem);
     }
 }

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::fleet::{CloseMode, XdpMode};
 use crate::log::LogFormat;
 
+/// Names in the DNS.
+mod names;
 /// Pools and their backends.
 mod pool;
 /// What the agent gives up.
@@ -21,6 +23,7 @@ mod service;
 /// What the kernel program may spend, and the guard against faults of this host.
 mod steering;
 
+pub use self::names::{DnsSettings, NameEntry, NameSettings};
 pub use self::pool::{BackendEntry, BackendSettings, PoolSettings, ProbeNames};
 pub use self::privilege::PrivilegeSettings;
 pub use self::service::{PortEntry, PortSetting, ProtocolSetting, ServiceSettings};
@@ -47,6 +50,8 @@ pub struct Settings {
     pub attach: Vec<AttachSettings>,
     /// What the kernel program may spend. All of it may be left out.
     pub steering: SteeringSettings,
+    /// How names of `backends_dns` are looked up. All of it may be left out.
+    pub dns: DnsSettings,
     /// Holds the last verdicts when many backends of a pool turn sick at once and the fault looks
     /// like this host's own. Off unless share is given.
     pub guard: GuardSettings,
@@ -94,6 +99,10 @@ pub struct AgentSettings {
     /// Mixed into the tables and the flow hash. Hosts that share it and the services choose the
     /// same backend for a flow.
     pub seed: i64,
+    /// Whether the agent reads this file again by itself when it has changed, as `sickbay reload`
+    /// does: one that is wrong is refused with a line in the log, and what is in force stays. Files
+    /// of backends and names are followed in any case.
+    pub watch_config: bool,
     /// Where Prometheus reads the metrics (path /metrics), "ADDRESS:PORT" on loopback: nobody is
     /// asked who he is. Off when not given.
     #[schemars(example = &"127.0.0.1:9990")]
@@ -123,6 +132,7 @@ impl Default for AgentSettings {
             in_flight: 1024,
             start_timeout: "10s".into(),
             seed: 0,
+            watch_config: false,
             metrics: None,
             metrics_per_target: false,
             history: true,

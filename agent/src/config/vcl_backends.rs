@@ -110,6 +110,7 @@ impl<'v> Taking<'v> {
             weight: 1,
             judges,
             origin: Origin::Vcl,
+            named_by: crate::fleet::Origin::Configured,
         });
         Ok(())
     }

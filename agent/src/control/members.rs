@@ -107,7 +107,8 @@ pub struct Reloaded {
 }
 
 impl From<Changes> for Reloaded {
-    fn from(Changes { added, removed, weighed, changed }: Changes) -> Self {
+    fn from(Changes { added, removed, weighed, mut changed, followed }: Changes) -> Self {
+        changed.extend(followed);
         Self { added, removed, weighed, changed, notes: Vec::new() }
     }
 }

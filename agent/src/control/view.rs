@@ -74,6 +74,10 @@ pub struct BackendView {
     pub last_change_ns: u64,
     /// What the last probe came to, escaped; empty before the first.
     pub cause: String,
+    /// Who named it: `configuration`, `operator`, `file PATH`, `name NAME`, or `before`, an agent
+    /// that is gone.
+    #[serde(default)]
+    pub origin: String,
     /// What the kernel did with it; `None` when nothing is attached.
     pub counters: Option<BackendCountersView>,
 }
@@ -384,6 +388,27 @@ pub struct StatusView {
     /// What its process holds; `None` when the kernel does not tell.
     #[serde(default)]
     pub privilege: Option<PrivilegeView>,
+    /// What pools follow.
+    #[serde(default)]
+    pub sources: Vec<SourceView>,
+}
+
+/// What a pool follows besides its configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceView {
+    /// The pool's name.
+    pub pool: String,
+    /// `file PATH` or `name NAME`.
+    pub source: String,
+    /// Backends in its last good answer; `None` = it has given none.
+    pub backends: Option<u64>,
+    /// When it gave that answer, or said it again; `None` = an agent before this one had it, or the
+    /// configuration was read with it.
+    pub answered_unix_ms: Option<u64>,
+    /// What is wrong with it now; the last good answer holds.
+    pub fault: Option<String>,
+    /// Since when.
+    pub fault_unix_ms: Option<u64>,
 }
 
 /// One probing thread.

@@ -12,7 +12,7 @@ use super::words::Words;
 use super::{Estate, Remaining, name_identity};
 use crate::address::Address;
 use crate::config::{self, Newcomer};
-use crate::fleet::{Backend, Fleet, Service};
+use crate::fleet::{Backend, Fleet, Origin, Service};
 use crate::membership::{Indices, Seat};
 
 /// A table that was there is gone on with as long as it gives the lightest backend this share of
@@ -250,7 +250,8 @@ impl Estate {
 /// these has a probe of its own.
 fn with_leaving(fleet: &Fleet, pool: usize, leaving: &[(u32, abi::Backend)]) -> Fleet {
     let newcomer = |(index, record): &(u32, abi::Backend)| {
-        (*index, Newcomer { name: None, address: address_of(record), weight: 1 })
+        let (address, origin) = (address_of(record), Origin::Left);
+        (*index, Newcomer { name: None, address, weight: 1, origin })
     };
     let newcomers: Vec<(u32, Newcomer)> = leaving.iter().map(newcomer).collect();
     if fleet.pools[pool].own_probes.is_some()
@@ -258,9 +259,9 @@ fn with_leaving(fleet: &Fleet, pool: usize, leaving: &[(u32, abi::Backend)]) -> 
     {
         return grown;
     }
-    let backend = |(index, Newcomer { address, weight, .. }): (u32, Newcomer)| {
+    let backend = |(index, Newcomer { address, weight, origin, .. }): (u32, Newcomer)| {
         let (name, judged) = (address.to_string(), [].into());
-        Backend { name, pool, address, weight, judged, index }
+        Backend { name, pool, address, weight, judged, index, origin }
     };
     let mut grown = fleet.clone();
     grown.insert(pool, newcomers.into_iter().map(backend).collect());

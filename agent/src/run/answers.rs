@@ -20,10 +20,11 @@ use crate::control::pattern::Pattern;
 use crate::control::said::now_unix_ms;
 use crate::control::view::{
     Admin, AttachedView, BackendView, FlowEntriesView, PercentilesView, PrivilegeView, ProbeState,
-    ServiceView, ShardView, StatusView,
+    ServiceView, ShardView, SourceView, StatusView,
 };
+use crate::discovery::{Blackboard, Sourced};
 use crate::engine::monotonic_now;
-use crate::fleet::{Backend, Fleet, Probe, Service, shown_network};
+use crate::fleet::{Backend, Fleet, Pool, Probe, Service, shown_network};
 use crate::graph;
 use crate::guard::{GuardView, Guards};
 use crate::kernel::{Attached, AttachedMode, Explainer};
@@ -125,6 +126,7 @@ impl Answers {
             last_change_unix_ms: clocks.unix_ms(record.changed_ns),
             last_change_ns: record.changed_ns,
             cause: probe.map_or_else(String::new, |probe| cause_text(&record, &probe.spec)),
+            origin: backend.origin.to_string(),
             counters: counters.map(|counters| since(counters, before).into()),
         }
     }
@@ -227,7 +229,7 @@ impl Answers {
         self.parts.fleet().privilege.clone()
     }
 
-    pub(super) fn status(&self) -> StatusView {
+    pub(super) fn status(&self, board: &Blackboard) -> StatusView {
         let now_ns = coarse_now_ns();
         let shards = self.parts.with_shards(|shards| {
             let views = (0..).zip(shards.counters()).map(|(shard, counters)| ShardView {
@@ -268,6 +270,7 @@ impl Answers {
             privilege: PrivilegeView::of_this_process(
                 self.confined.get().and_then(|confined| confined.landlock_abi),
             ),
+            sources: sources(&self.parts.fleet(), board),
         }
     }
 
@@ -292,6 +295,23 @@ impl Answers {
             count: all.len(),
         })
     }
+}
+
+/// What each pool follows, and how that stands.
+fn sources(fleet: &Fleet, board: &Blackboard) -> Vec<SourceView> {
+    let view = |pool: &Pool, sourced: &Sourced| {
+        let standing = board.standing(&sourced.source).unwrap_or_default();
+        let (fault, fault_unix_ms) = standing.fault.unzip();
+        SourceView {
+            pool: pool.name.clone(),
+            source: sourced.source.to_string(),
+            backends: standing.answer.map(|answer| answer.len() as u64),
+            answered_unix_ms: standing.answered_unix_ms,
+            fault,
+            fault_unix_ms,
+        }
+    };
+    fleet.pools.iter().flat_map(|pool| pool.sources.iter().map(move |it| view(pool, it))).collect()
 }
 
 /// A pool's index in the maps.

@@ -1,7 +1,8 @@
 //! The control plane's side of the agent, whichever configuration is in force: it stays while that
 //! changes, and every question is handed to the answers of the one that is.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use crossbeam::channel::{RecvTimeoutError, Sender, bounded};
@@ -9,6 +10,7 @@ use sickbay_core::command::Override;
 
 use super::answers::Answers;
 use super::giving_up;
+use super::members::Followed;
 use crate::config::ConfigError;
 use crate::control::drops::DropView;
 use crate::control::figures::Figures;
@@ -17,6 +19,7 @@ use crate::control::members::{MemberChange, MembersChanged, Reloaded};
 use crate::control::pattern::Pattern;
 use crate::control::said::Terms;
 use crate::control::view::{BackendView, FlowView, ServiceView, StatusView};
+use crate::discovery::{Answers as KnownAnswers, Blackboard, Discovery, Wanted};
 use crate::fleet::Fleet;
 use crate::flow::FlowQuestion;
 use crate::guard::GuardView;
@@ -24,14 +27,26 @@ use crate::guard::GuardView;
 /// How long a change of configuration is waited for.
 const RELOAD_LIMIT: Duration = Duration::from_secs(50);
 
-/// Reads the configuration again.
-pub(super) type Source = Box<dyn Fn() -> Result<Fleet, ConfigError> + Send + Sync>;
+/// Reads the configuration again; what names mean is said.
+pub type Source = Box<dyn Fn(&KnownAnswers) -> Result<Fleet, ConfigError> + Send + Sync>;
 
 /// What the control plane asks.
 pub(super) struct Front {
-    source: Source,
+    configured: Configured,
     current: RwLock<Arc<Answers>>,
+    /// What the sources of the pools say.
+    board: Arc<Blackboard>,
+    /// Looks at the sources. Held while members change after a file or a source: one at a time.
+    discovery: Mutex<Discovery>,
     hand_over: Sender<Reply>,
+}
+
+/// Where the configuration is.
+pub struct Configured {
+    /// Its file.
+    pub file: PathBuf,
+    /// Reads it.
+    pub source: Source,
 }
 
 /// Somebody wants the configuration read again, by the main thread, and waits for what comes of it.
@@ -51,12 +66,45 @@ pub(super) enum Step {
 }
 
 impl Front {
-    pub(super) const fn new(
-        source: Source,
+    pub(super) fn new(
+        configured: Configured,
+        discovery: Discovery,
         answers: Arc<Answers>,
         hand_over: Sender<Reply>,
     ) -> Self {
-        Self { source, current: RwLock::new(answers), hand_over }
+        let board = discovery.board();
+        let (current, discovery) = (RwLock::new(answers), Mutex::new(discovery));
+        Self { configured, current, board, discovery, hand_over }
+    }
+
+    fn discovery(&self) -> MutexGuard<'_, Discovery> {
+        self.discovery.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This fleet is in force: its sources are looked at, and no others.
+    pub(super) fn look_at(&self, fleet: &Fleet) {
+        self.look_on(&mut self.discovery(), fleet);
+    }
+
+    fn look_on(&self, discovery: &mut Discovery, fleet: &Fleet) {
+        if let Err(error) = discovery.look_at(Wanted::by(fleet, &self.configured.file)) {
+            tracing::error!("files and names are not followed: there is no thread for it: {error}");
+        }
+    }
+
+    /// Whether the configuration file has changed, when that is to be followed.
+    pub(super) fn is_to_reload(&self) -> bool {
+        self.board.take_configuration_changed()
+    }
+
+    /// Has the members be those whom their sources name now; the fleet to put in force where that
+    /// takes more.
+    pub(super) fn follow(&self) -> Option<Box<Fleet>> {
+        let _one_at_a_time = self.discovery();
+        match self.current().members().follow(&self.board) {
+            Followed::Done => None,
+            Followed::Succeed(wanted) => Some(wanted),
+        }
     }
 
     /// Answers from these from now on.
@@ -74,24 +122,31 @@ impl Front {
     ///
     /// It is wrong, changes what only a restart can, or could not be put in force.
     pub(super) fn step(&self) -> Result<Step, ControlError> {
+        let mut discovery = self.discovery();
         let wanted = self.read()?;
         let current = self.current();
         let members = current.members();
-        let told = Reloaded::from(members.changes(&wanted)?);
-        if told.changed.is_empty() && members.differs_in_members_alone(&wanted) {
-            return members.reload(&wanted).map(Step::Done);
+        let changes = members.changes(&wanted)?;
+        let members_alone = changes.changed.is_empty();
+        let followed = changes.followed.clone();
+        let told = Reloaded::from(changes);
+        if members_alone && let Some(mut reloaded) = members.reload(&wanted)? {
+            reloaded.changed = followed;
+            self.look_on(&mut discovery, &wanted);
+            return Ok(Step::Done(reloaded));
         }
         Ok(Step::Succeed { wanted: Box::new(wanted), told })
     }
 
     /// What reading it again would change.
     fn dry_run(&self) -> Result<Reloaded, ControlError> {
+        let _one_at_a_time = self.discovery();
         let wanted = self.read()?;
         self.current().members().changes(&wanted).map(Reloaded::from)
     }
 
     fn read(&self) -> Result<Fleet, ControlError> {
-        (self.source)().map_err(|error| {
+        (self.configured.source)(&self.board.answers()).map_err(|error| {
             // The first mistake is enough for a line; `check` shows all of them.
             let first = error.errors.first().map_or_else(String::new, ToString::to_string);
             let more = match error.errors.len() {
@@ -115,7 +170,7 @@ impl Host for Front {
     }
 
     fn status(&self) -> StatusView {
-        self.current().status()
+        self.current().status(&self.board)
     }
 
     fn figures(&self, per_backend: bool) -> Figures {

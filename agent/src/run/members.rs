@@ -5,7 +5,7 @@
 //! without a backend. Those who enter: record and next hop, then bits (by their shard), then slots.
 //! Those who leave: bits, then slots; a drain later slots again, then bits and probes, then record.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +17,7 @@ use sickbay_shared::abi::{BackendCounters, BackendRef};
 use super::layout::{self, TableOf};
 use super::parts::Parts;
 use super::slots::PoolSlots;
+use crate::address::Address;
 use crate::config::{self, PoolDifference};
 use crate::control::host::ControlError;
 use crate::control::journal::{Transition, Why};
@@ -34,6 +35,8 @@ use crate::shard::RequestError;
 mod end;
 /// Backends that enter.
 mod enter;
+/// What the pools' sources say.
+mod follow;
 /// What operators say over backends.
 mod say;
 /// What is asked of members, and changes nothing.
@@ -43,8 +46,10 @@ mod turn;
 /// What operators said, kept in a file.
 mod words;
 
+use follow::Declined;
+pub(super) use follow::Followed;
 pub(super) use shown::Shown;
-use turn::{Done, Turn};
+use turn::{Done, Named, Turn};
 
 /// Who belongs to the pools.
 #[derive(Debug)]
@@ -69,6 +74,8 @@ struct State {
     counted_before: HashMap<u32, BackendCounters>,
     /// They are gone, and their shards were not told yet.
     parting: Vec<(usize, BackendRef)>,
+    /// By fleet pool: what its sources said that could not be put in force.
+    declined: HashMap<usize, Declined>,
     /// Pools panic by the number of their members from now on.
     panics: bool,
 }
@@ -128,19 +135,25 @@ impl Members {
         changed
     }
 
-    /// Has the members be those of the fleet `wanted`, all of it or nothing.
+    /// Has the members be those of the fleet `wanted`, all of it or nothing. `None` = that is not all
+    /// in which it differs, or a pool has no room for them: nothing was done.
     ///
     /// # Errors
     ///
-    /// What differs besides members and weights, and what hinders the agent.
-    pub(super) fn reload(&self, wanted: &Fleet) -> Result<Reloaded, ControlError> {
+    /// What hinders the agent.
+    pub(super) fn reload(&self, wanted: &Fleet) -> Result<Option<Reloaded>, ControlError> {
         let mut state = self.state();
         let fleet = self.parts.fleet();
         let gone = state.leaving();
-        let differences = config::difference(&fleet, &gone, wanted)
-            .map_err(|what| ControlError::Refused { what })?;
+        let Ok(differences) = config::difference(&fleet, &gone, wanted) else {
+            return Ok(None);
+        };
         let now = monotonic_now();
-        let mut turn = Turn::default();
+        if !differences.iter().all(|difference| state.has_room(&fleet, difference, now)) {
+            return Ok(None);
+        }
+        let named = (0..wanted.pools.len()).map(|pool| named(wanted, pool)).collect();
+        let mut turn = Turn { named, empties: true, ..Turn::default() };
         let own = |index: u32| {
             let found = fleet.backends.iter().find(|backend| backend.index == index);
             found.expect("the difference is told by the fleet's indices").clone()
@@ -156,7 +169,7 @@ impl Members {
         if !(added.is_empty() && removed.is_empty() && weighed.is_empty()) {
             self.parts.board.raise_generation();
         }
-        Ok(Reloaded { added, removed, weighed, changed: Vec::new(), notes })
+        Ok(Some(Reloaded { added, removed, weighed, changed: Vec::new(), notes }))
     }
 
     /// Those whom an agent before this one had, and who are members no more, leave: their shards are
@@ -319,6 +332,14 @@ impl Members {
     }
 }
 
+/// Who names the members of a pool that was read.
+fn named(wanted: &Fleet, pool: usize) -> Named {
+    let settings = &wanted.pools[pool];
+    let members = wanted.backends[settings.backends.clone()].iter();
+    let origins = members.map(|it| (it.address.clone(), it.origin.clone())).collect();
+    Named { pool, sources: settings.sources.clone(), origins }
+}
+
 /// The members that a pattern matches; one that is leaving is none.
 fn members_of(
     state: &State,
@@ -342,6 +363,15 @@ impl State {
     fn leaving(&self) -> Vec<u32> {
         let seats = self.pools.iter().flat_map(Membership::seats);
         seats.filter(|seat| seat.gone_ns.is_some()).map(|seat| seat.backend.index()).collect()
+    }
+
+    /// Whether a pool has indices for those who enter it; who is leaving has his already.
+    fn has_room(&self, fleet: &Fleet, difference: &PoolDifference, now: Nanos) -> bool {
+        let PoolDifference { pool, entering, .. } = difference;
+        let own = fleet.backends[fleet.pools[*pool].backends.clone()].iter();
+        let known: HashSet<&Address> = own.map(|backend| &backend.address).collect();
+        let fresh = entering.iter().filter(|it| !known.contains(&it.address)).count();
+        fresh <= self.pools[*pool].room(now)
     }
 
     /// What flows a backend may have, as its shard was told last.

@@ -254,7 +254,8 @@ fn start_neighbours(fleet: &Fleet, board: &Arc<Board>) -> anyhow::Result<Option<
         .filter(|backend| serves[backend.pool])
         .filter_map(|backend| Some((backend.index, backend.address.inet()?.ip())))
         .collect();
-    if backends.is_empty() {
+    // A pool without members may have some later.
+    if !serves.contains(&true) {
         return Ok(None);
     }
     let board = Arc::clone(board);

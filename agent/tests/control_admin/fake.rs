@@ -109,6 +109,7 @@ impl Host for Fake {
             packets: None,
             flow_entries: Vec::new(),
             privilege: None,
+            sources: Vec::new(),
         }
     }
 
@@ -322,6 +323,7 @@ fn backend(pool: &str, name: &str, index: u32) -> BackendView {
         last_change_unix_ms: Some(1_795_973_428_000),
         last_change_ns: 1_000_000_000,
         cause: r"HTTP/1.1 200 \x1b[31mOK".to_owned(),
+        origin: "configuration".to_owned(),
         counters: Some(BackendCountersView { new_flows: 17, skipped: 5, ..Default::default() }),
     }
 }

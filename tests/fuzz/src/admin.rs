@@ -133,6 +133,7 @@ impl Host for Fixed {
             packets: None,
             flow_entries: Vec::new(),
             privilege: None,
+            sources: Vec::new(),
         }
     }
 

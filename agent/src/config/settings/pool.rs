@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::TimeText;
+use super::{NameEntry, NameSettings, TimeText};
+use crate::discovery::Records;
 
 /// A set of backends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -14,8 +15,8 @@ pub struct PoolSettings {
     #[schemars(example = ProbeNames::One("web".to_owned()), extend("x-live" = true))]
     pub probe: Option<ProbeNames>,
     /// Backends: "ADDRESS:PORT", a unix socket as "unix:/FILE" or "unix:@NAME", or a table with more
-    /// to say. Host names are not looked up. This and the next two add up; a pool has 65536 backends
-    /// at most. A pool with a unix socket is probed and shown; no service can be over it.
+    /// to say. Host names belong into backends_dns. This and the next three add up; a pool has 65536
+    /// backends at most. A pool with a unix socket is probed and shown; no service can be over it.
     #[schemars(
         example = [
             "192.0.2.1:80".into(),
@@ -31,9 +32,30 @@ pub struct PoolSettings {
     )]
     pub backends: Vec<BackendEntry>,
     /// A file of backends, one per line: `ADDRESS:PORT [weight=N] [name=NAME]`; `#` begins a
-    /// comment. Relative to this file.
+    /// comment. A name that ends in .json, .yaml or .yml has Prometheus' file_sd form instead, whose
+    /// label weight is the weight of a group; no other label has a meaning. The file is watched: a
+    /// change is in force within a second, and one that cannot be read, or lists nobody, is not; what
+    /// the file listed before holds. Relative to this file.
     #[schemars(example = "web.list")]
     pub backends_file: Option<String>,
+    /// Names in the DNS whose addresses are backends: "NAME:PORT" (A and AAAA records),
+    /// "_SERVICE._PROTOCOL.NAME" (SRV records, of which the first priority counts, each with its port
+    /// and weight), or a table with more to say. Each is asked for again when its records' time to
+    /// live is over; while nobody answers, or the answer is empty or NXDOMAIN, the last good one
+    /// holds. A name that was never answered has no backends yet, which does not hinder a start.
+    #[schemars(example = [
+        "web.example.com:80".into(),
+        NameEntry::Table(NameSettings {
+            name: Some("v4.example.com:80".to_owned()),
+            records: Some(Records::A),
+            weight: Some(2),
+        }),
+        "_http._tcp.example.com".into(),
+    ])]
+    pub backends_dns: Vec<NameEntry>,
+    /// Whether the pool may have no backends, and its file list nobody: its services then do what
+    /// all_sick says. Otherwise a file that lists nobody is taken for one that is being written.
+    pub allow_empty: bool,
     /// A range of backends: "127.0.0.1-127.0.39.16:80", "10.0.0.0/24:80" (without the network and
     /// the broadcast address) or "[fd00::/120]:80".
     #[schemars(example = "10.0.0.0/24:80")]
@@ -73,6 +95,8 @@ impl Default for PoolSettings {
             probe: None,
             backends: Vec::new(),
             backends_file: None,
+            backends_dns: Vec::new(),
+            allow_empty: false,
             backends_range: None,
             vcl: None,
             prefer_ipv6: None,

@@ -80,12 +80,6 @@ impl Members {
             .map_err(|what| ControlError::Refused { what })
     }
 
-    /// Whether a configuration differs in members and weights alone.
-    pub(in crate::run) fn differs_in_members_alone(&self, wanted: &Fleet) -> bool {
-        let gone = self.state().leaving();
-        config::difference(&self.parts.fleet(), &gone, wanted).is_ok()
-    }
-
     /// Members of each pool, those that are leaving not among them.
     pub(in crate::run) fn counts(&self) -> Vec<usize> {
         self.state().pools.iter().map(Membership::member_count).collect()

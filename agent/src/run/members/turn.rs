@@ -1,5 +1,7 @@
 //! Those who enter, leave and are weighed at once: all of it or nothing.
 
+use std::collections::HashMap;
+
 use sickbay_core::plan::Nanos;
 use sickbay_shared::abi::BackendRef;
 
@@ -7,8 +9,10 @@ use super::{
     ControlError, Fleet, MemberEvent, Members, Standing, State, each, layout, monotonic_now, names,
     refused,
 };
+use crate::address::Address;
 use crate::config::{self, Newcomer};
-use crate::fleet::Backend;
+use crate::discovery::Sourced;
+use crate::fleet::{Backend, Origin};
 
 /// A change of members.
 #[derive(Debug, Default)]
@@ -18,6 +22,19 @@ pub(super) struct Turn {
     pub(super) leaving: Vec<Backend>,
     /// Each with the weight it is to have.
     pub(super) weighed: Vec<(Backend, u32)>,
+    /// Who names the members from then on, at most one for each pool.
+    pub(super) named: Vec<Named>,
+    /// A pool that may be empty may be left so; an operator's own word never does that.
+    pub(super) empties: bool,
+}
+
+/// Who names a pool's members.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub(super) pool: usize,
+    pub(super) sources: Vec<Sourced>,
+    /// Of members that the configuration does not name.
+    pub(super) origins: HashMap<Address, Origin>,
 }
 
 /// Those who enter a pool.
@@ -101,6 +118,15 @@ impl Members {
         turn: &Turn,
         now: Nanos,
     ) -> Done {
+        for Named { pool, sources, origins } in &turn.named {
+            grown.pools[*pool].sources.clone_from(sources);
+            let own = grown.pools[*pool].backends.clone();
+            for backend in &mut grown.backends[own] {
+                if let Some(origin) = origins.get(&backend.address) {
+                    backend.origin = origin.clone();
+                }
+            }
+        }
         let again = turn.entering.iter().flat_map(|entering| &entering.again);
         let again: Vec<(Backend, u32)> = again.cloned().collect();
         for (backend, weight) in again.iter().chain(&turn.weighed) {
@@ -182,7 +208,7 @@ fn check_left(state: &State, fleet: &Fleet, turn: &Turn) -> Result<(), ControlEr
         let leaving = turn.leaving.iter().filter(|backend| backend.pool == index).count();
         let of_pool = turn.entering.iter().filter(|entering| entering.pool == index);
         let entering: usize = of_pool.map(|it| it.fresh.len() + it.again.len()).sum();
-        let serves = layout::serves(fleet, index);
+        let serves = layout::serves(fleet, index) && !(turn.empties && pool.may_be_empty);
         if serves && 0 < leaving && state.pools[index].member_count() + entering <= leaving {
             return refused(format!(
                 "a service needs pool {0}, and nobody would be left in it: add others first, or \

@@ -1,11 +1,10 @@
 //! What operators said over backends, kept in a file so that the next agent says it too.
 //!
-//! One JSON file, written anew at each change and put in place by a rename: an agent that dies
-//! meanwhile leaves the one before. A backend is found again by its pool's name and its address.
+//! One JSON file, written anew at each change. A backend is found again by its pool's name and its
+//! address.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +13,7 @@ use sickbay_core::plan::Nanos;
 use crate::control::said::{Said, now_unix_ms};
 use crate::control::view::Admin;
 use crate::fleet::{Backend, Fleet};
+use crate::state_file;
 
 /// The file's name in its directory.
 const FILE: &str = "words.json";
@@ -86,43 +86,22 @@ impl KeptWord {
 
 /// Puts what is kept in place of what was.
 pub(super) fn write(directory: &Path, words: Vec<KeptWord>) -> io::Result<()> {
-    let path = directory.join(FILE);
     if words.is_empty() {
-        return match fs::remove_file(path) {
+        return match fs::remove_file(directory.join(FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         };
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let kept = Kept { version: VERSION, boot: boot()?, words };
-    let bytes = serde_json::to_vec_pretty(&kept)?;
-    let new = directory.join(format!("{FILE}.new"));
-    let put = || {
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&bytes)?;
-        file.sync_data()?;
-        fs::rename(&new, path)
-    };
-    let done = put();
-    if done.is_err() {
-        // Half of it is of no use; that it cannot be removed either changes nothing.
-        let _is_left = fs::remove_file(&new);
-    }
-    done
+    state_file::write(directory, FILE, &serde_json::to_vec_pretty(&kept)?)
 }
 
 /// What was kept, its times by this boot's clock as it is at `now`. Nothing when there is no file.
 pub(super) fn read(directory: &Path, now: Nanos) -> io::Result<Vec<KeptWord>> {
-    let path = directory.join(FILE);
-    let length = match fs::metadata(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        found => found?.len(),
+    let Some(bytes) = state_file::read(directory, FILE, FILE_BYTES_MAX)? else {
+        return Ok(Vec::new());
     };
-    if FILE_BYTES_MAX < length {
-        return Err(io::Error::other(format!("it has {length} bytes")));
-    }
-    let Kept { version, boot: written_in, mut words } = serde_json::from_slice(&fs::read(&path)?)?;
+    let Kept { version, boot: written_in, mut words } = serde_json::from_slice(&bytes)?;
     if version != VERSION {
         return Err(io::Error::other(format!("it has version {version}, not {VERSION}")));
     }

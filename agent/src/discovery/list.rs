@@ -1,71 +1,12 @@
-//! Files of backends: one per line, `ADDRESS:PORT [weight=N] [name=NAME]`, `#` begins a comment.
-//! Instead of address and port a unix socket may stand: `unix:/FILE` or `unix:@NAME`.
+//! Lists of backends: one per line, `ADDRESS:PORT [weight=N] [name=NAME]`, `#` begins a comment.
+//! Instead of address and port a unix socket may stand: `unix:/FILE` or `unix:@NAME`. Pure.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
-
-use super::endpoint::{Fault, endpoint};
-use super::name;
-use super::problem::{nearest, quoted};
+use super::file::{FileFault, Listed};
 use crate::address::Address;
-
-/// Bytes of a list; more is a mistake (a device, a log). A line for each of the most backends fits.
-pub(super) const LIST_BYTES_MAX: u64 = 64 << 20;
-
-/// Largest weight.
-pub(super) const WEIGHT_MAX: i64 = 1000;
-
-/// One line's backend.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Listed {
-    pub(super) address: Address,
-    pub(super) name: Option<String>,
-    pub(super) weight: u32,
-    /// From 1.
-    pub(super) line: usize,
-}
-
-/// A line that names no backend.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct ListFault {
-    /// From 1.
-    pub(super) line: usize,
-    /// From 1, in characters.
-    pub(super) column: usize,
-    pub(super) fault: Fault,
-}
-
-/// The text of a file of at most `bytes_max` bytes.
-///
-/// # Errors
-///
-/// What the system says, with the errno; or that the file is too large or not UTF-8.
-pub(super) fn read(path: &Path, bytes_max: u64) -> Result<String, Fault> {
-    let unreadable = |error: std::io::Error| {
-        let mend = match error.kind() {
-            std::io::ErrorKind::NotFound => "name a file that exists",
-            std::io::ErrorKind::PermissionDenied => "let this user read it, or run as root",
-            _ => "name a file that can be read",
-        };
-        (format!("cannot be read: {error}"), mend.to_owned())
-    };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes_max < bytes.len() as u64 {
-        let problem = format!("is larger than {} MiB", bytes_max >> 20);
-        return Err((problem, "name the right file, or split it".to_owned()));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
-        (format!("line {line} is not UTF-8"), "save the file as UTF-8".to_owned())
-    })
-}
+use crate::config::{Fault, WEIGHT_MAX, backend_fault, nearest, parse_endpoint, quoted};
 
 /// The backends of a list's text, and the lines that name none.
-pub(super) fn parse(text: &str) -> (Vec<Listed>, Vec<ListFault>) {
+pub(crate) fn parse(text: &str) -> (Vec<Listed>, Vec<FileFault>) {
     let (mut listed, mut faults) = (Vec::new(), Vec::new());
     for (index, content) in text.lines().enumerate() {
         let content = content.split('#').next().unwrap_or_default();
@@ -77,7 +18,7 @@ pub(super) fn parse(text: &str) -> (Vec<Listed>, Vec<ListFault>) {
             }
             Err((offset, fault)) => {
                 let column = content[..offset].chars().count() + 1;
-                faults.push(ListFault { line, column, fault });
+                faults.push(FileFault { line, column, fault });
             }
         }
     }
@@ -93,13 +34,13 @@ fn parse_line(content: &str) -> Result<Line, (usize, Fault)> {
         return Ok(None);
     };
     let offset = |word: &str| word.as_ptr() as usize - content.as_ptr() as usize;
-    let address = endpoint(first).map_err(|fault| (offset(first), fault))?;
+    let address = parse_endpoint(first).map_err(|fault| (offset(first), fault))?;
     let (mut name, mut weight) = (None, None);
     for word in words {
         let at = |fault: Fault| (offset(word), fault);
         match word.split_once('=') {
             Some(("name", value)) if name.is_none() => {
-                if let Some(fault) = name::backend_fault(value) {
+                if let Some(fault) = backend_fault(value) {
                     let mend = "name it with 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\"";
                     return Err(at((fault, mend.to_owned())));
                 }
@@ -126,7 +67,7 @@ fn parse_line(content: &str) -> Result<Line, (usize, Fault)> {
     Ok(Some((address, name, weight.unwrap_or(1))))
 }
 
-fn weight_of(text: &str) -> Result<u32, Fault> {
+pub(super) fn weight_of(text: &str) -> Result<u32, Fault> {
     let weight = text.parse::<i64>().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
     weight.and_then(|weight| u32::try_from(weight).ok()).ok_or_else(|| {
         let problem = format!("weight {} is out of range", quoted(text));
