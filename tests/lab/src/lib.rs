@@ -23,6 +23,9 @@ pub mod nginx;
 /// A real proxy in a namespace.
 pub mod haproxy;
 
+/// A DNS server in a namespace.
+pub mod name_server;
+
 /// The agent in a namespace.
 pub mod agent;
 

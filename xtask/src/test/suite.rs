@@ -40,7 +40,7 @@ enum Members {
 }
 
 /// All suites, the quick ones first, those that measure last, when nothing runs beside them.
-pub(crate) const SUITES: [Suite; 10] = [
+pub(crate) const SUITES: [Suite; 11] = [
     Suite {
         name: "unit",
         what: "core, shared, agent, lab, xtask; no privilege",
@@ -82,6 +82,12 @@ pub(crate) const SUITES: [Suite; 10] = [
         what: "services of every kind; few healthy backends, or none",
         budget: Duration::from_secs(300),
         members: Members::Named(&["policies"]),
+    },
+    Suite {
+        name: "discovery",
+        what: "files, names and a watched configuration; 1,000 reloads at 10,000 targets",
+        budget: Duration::from_secs(420),
+        members: Members::Named(&["discovery"]),
     },
     Suite {
         name: "kernel-6.1",
@@ -346,6 +352,7 @@ mod tests {
             "upgrade",
             "faults",
             "metrics",
+            "discovery",
             "new_one",
         ] {
             let program = Program { name: name.to_owned(), privileged: true, path: "x".into() };
