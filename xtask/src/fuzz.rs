@@ -19,7 +19,7 @@ use crate::{build_ebpf, cargo};
 /// What to fuzz.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Targets: status, framing, reply, vcl, config, admin; all of them when none is named
+    /// Targets: status, framing, reply, vcl, config, admin, lists; all of them when none is named
     targets: Vec<String>,
     /// How long each target is fuzzed
     #[arg(long, default_value_t = 600)]
@@ -40,7 +40,7 @@ struct Target {
     seeds: Option<&'static str>,
 }
 
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 7] = [
     Target { name: "status", length_max: 256, dictionary: "http", seeds: None },
     Target { name: "framing", length_max: 512, dictionary: "http", seeds: None },
     Target { name: "reply", length_max: 192, dictionary: "http", seeds: None },
@@ -56,6 +56,12 @@ const TARGETS: [Target; 6] = [
         length_max: 2048,
         dictionary: "admin",
         seeds: Some("tests/fuzz/seeds/admin"),
+    },
+    Target {
+        name: "lists",
+        length_max: 1024,
+        dictionary: "lists",
+        seeds: Some("tests/fuzz/seeds/lists"),
     },
 ];
 

@@ -15,6 +15,8 @@ pub mod admin;
 pub mod config;
 /// Headers, lengths and chunks: where a response ends.
 pub mod framing;
+/// Files of backends.
+pub mod lists;
 /// A response as Varnish's probe reads it.
 pub mod reply;
 /// The status line, strictly.
@@ -40,11 +42,12 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     Target { name: "status", check: status::check },
     Target { name: "framing", check: framing::check },
     Target { name: "reply", check: reply::check },
     Target { name: "vcl", check: vcl::check },
     Target { name: "config", check: config::check },
     Target { name: "admin", check: admin::check },
+    Target { name: "lists", check: lists::check },
 ];

@@ -65,6 +65,11 @@ fn admin_stands_its_corpus() {
 }
 
 #[test]
+fn lists_stand_their_corpus() {
+    replay("lists");
+}
+
+#[test]
 fn every_target_has_a_corpus_and_every_corpus_a_target() {
     let mut names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
     names.sort_unstable();
