@@ -279,7 +279,7 @@ Shard  Heartbeat (ms)  Targets  In flight  Probes
 Pool  Follows                  Backends  State
 web   file /etc/web.list              8  well
 web   name web.example.com:80         -  fault
- since Sun, 29 Nov 2026 17:30:28 GMT: no answer\\x0ain time
+ since Sun, 29 Nov 2026 17:30:28 GMT: no answer\\nin time
 "
         );
     }
