@@ -177,7 +177,10 @@ fn thousand_reloads_leak_nothing_probe_nobody_twice_and_change_no_verdict() {
         now.1,
         now.2,
     ));
-    assert_eq!((now.1, now.2), (warm.1, warm.2), "descriptors and threads");
+    assert_eq!(now.2, warm.2, "threads");
+    // A connection to the admin socket or a file that is being read may be open at one of the two
+    // moments; one that each reload left behind would be hundreds.
+    assert!(now.1 <= warm.1 + 4, "{} descriptors, then {}", warm.1, now.1);
     assert!(now.0 <= warm.0 + GROWTH_KIB, "{} KiB, then {} KiB", warm.0, now.0);
     no_verdict_changed(&stage, &before, &after);
     nobody_is_probed_twice(&stage, &list, span);
