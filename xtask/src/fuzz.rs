@@ -303,8 +303,8 @@ mod tests {
     #[test]
     fn target_that_does_not_exist_is_refused_by_name() {
         let error = chosen(&["vlc".to_owned()]).err().unwrap().to_string();
-        let known = "status, framing, reply, vcl, config, admin";
+        let known = "status, framing, reply, vcl, config, admin, lists";
         assert_eq!(error, format!("no fuzzing target is called vlc; there are {known}"));
-        assert_eq!(chosen(&[]).unwrap().len(), 6);
+        assert_eq!(chosen(&[]).unwrap().len(), 7);
     }
 }

@@ -34,8 +34,8 @@ const DEAD: u32 = 20;
 const EDITS: u32 = 20;
 /// So many of the reloads change the rule too.
 const RULE_CHANGES: u32 = 4;
-/// After this part of the reloads memory has what it needs.
-const WARM_UP_PART: u32 = 5;
+/// After so many of them memory has what it needs: the first takes room for two agents in one.
+const WARM_UP_CHANGES: u32 = 2;
 /// How often the agent's threads are started.
 const STARTS: u32 = 1 + RULE_CHANGES;
 const INTERVAL: Duration = Duration::from_secs(4);
@@ -153,7 +153,7 @@ fn thousand_reloads_leak_nothing_probe_nobody_twice_and_change_no_verdict() {
         let start = Instant::now();
         reload(&agent, &client);
         longest = longest.max(start.elapsed());
-        if round == reloads / WARM_UP_PART {
+        if round == WARM_UP_CHANGES * (reloads / RULE_CHANGES) + 1 {
             warm = holds(pid);
             figures::show(&format!("{round} reloads in {:.1?}", reloading.elapsed()));
         }
@@ -168,8 +168,8 @@ fn thousand_reloads_leak_nothing_probe_nobody_twice_and_change_no_verdict() {
     let (now, after) = (holds(pid), views(&client, "*"));
     let span = started.elapsed();
     figures::show(&format!(
-        "{reloads} reloads at {TARGETS} targets in {took:.1?}, the longest {longest:.1?}; after a \
-         fifth of them {} MiB, {} descriptors, {} threads; at the end {} MiB, {}, {}",
+        "{reloads} reloads at {TARGETS} targets in {took:.1?}, the longest {longest:.1?}; after \
+         half of them {} MiB, {} descriptors, {} threads; at the end {} MiB, {}, {}",
         warm.0 >> 10,
         warm.1,
         warm.2,
@@ -177,7 +177,8 @@ fn thousand_reloads_leak_nothing_probe_nobody_twice_and_change_no_verdict() {
         now.1,
         now.2,
     ));
-    assert_eq!(now.2, warm.2, "threads");
+    // One that serves the admin socket for a while; one that each reload left behind would be hundreds.
+    assert!(now.2 <= warm.2 + 2, "{} threads, then {}", warm.2, now.2);
     // A connection to the admin socket or a file that is being read may be open at one of the two
     // moments; one that each reload left behind would be hundreds.
     assert!(now.1 <= warm.1 + 4, "{} descriptors, then {}", warm.1, now.1);
