@@ -16,7 +16,7 @@ use super::{earlier_object, keeping, links};
 /// Of the datagrams' server, and of the stream's.
 const PORTS: [u16; 2] = [5201, 5202];
 /// How long iperf3 sends, in seconds; as many changes as fit are made meanwhile.
-const SECONDS: &str = "25";
+const SECONDS: &str = "15";
 /// There and back: fewer would be no test, however slow the machine is.
 const CHANGES_MIN: usize = 2;
 /// Small datagrams, slowly: half a second of them fits into a receiver's buffer, so that a receiver
