@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result};
 
@@ -30,13 +30,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Err(command(&program, &arguments.words)?.exec()).context("cannot make a private environment")
 }
 
+/// What builds the benches and the agent as they are released.
+const BUILD: [&str; 7] =
+    ["build", "--release", "--bins", "--package", "sickbay", "--package", "sickbay-bench"];
+
+/// Begins to build them, beside what has more need of the machine.
+///
+/// # Errors
+/// When cargo cannot be started; whether it builds, [`build`] tells.
+pub(crate) fn build_beside() -> Result<Child> {
+    let cargo = cargo::command(&BUILD);
+    let mut patient = Command::new("nice");
+    patient.args(["-n", "15"]).arg(cargo.get_program()).args(cargo.get_args());
+    patient.stdin(Stdio::null()).stderr(Stdio::null()).spawn().context("cannot start nice")
+}
+
 /// Builds the benches and the agent as they are released; the benches' program.
 ///
 /// # Errors
 /// When they do not build.
 pub(crate) fn build() -> Result<PathBuf> {
-    let packages = ["--package", "sickbay", "--package", "sickbay-bench"];
-    cargo::run(&[&["build", "--release", "--bins"], &packages[..]].concat())?;
+    cargo::run(&BUILD)?;
     Ok(build_ebpf::target_directory().join("release/sickbay-bench"))
 }
 

@@ -15,7 +15,7 @@ use anyhow::{Result, bail};
 use programs::Built;
 use suite::{Counts, SUITES, Suite};
 
-use crate::{build_ebpf, packages};
+use crate::{bench, build_ebpf, packages};
 
 /// What to test.
 #[derive(clap::Args, Default)]
@@ -38,6 +38,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     build_ebpf::run()?;
     let built = programs::build()?;
     let only = arguments.only.as_deref();
+    // Most suites wait for most of their time. It has ended before nothing may run beside them.
+    let mut released = match suites.iter().any(|suite| suite.is_of_benches()) {
+        true => Some(bench::build_beside()?),
+        false => None,
+    };
     let mut sum = Counts::default();
     let mut lines = Vec::new();
     thread::scope(|scope| -> Result<()> {
@@ -48,6 +53,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             .collect();
         for suite in &suites {
             println!("\n== {}: {} (budget {} s)", suite.name, suite.what, suite.budget.as_secs());
+            if suite.measures()
+                && let Some(mut building) = released.take()
+            {
+                building.wait()?;
+            }
             let (counts, took) = if suite.runs_beside() {
                 let (text, ended) = beside.remove(0).join().expect("a suite does not panic");
                 print!("{text}");

@@ -136,6 +136,16 @@ impl Suite {
         matches!(self.members, Members::OldestKernel)
     }
 
+    /// Whether it runs what is built as it is released.
+    pub(crate) const fn is_of_benches(&self) -> bool {
+        matches!(self.members, Members::Benches(_))
+    }
+
+    /// Whether it takes times, so that nothing may run beside it.
+    pub(crate) fn measures(&self) -> bool {
+        self.is_of_benches() || self.name == "scale"
+    }
+
     /// Runs the suite's programs one after the other, one test at a time where they need a kernel;
     /// what they print is told line by line.
     ///
