@@ -57,6 +57,14 @@ fn killed_agent_loses_moves_and_leaves_nothing(program: Program, kills: usize) {
         stage.agent.crash().unwrap();
         killed_ns.push(monotonic_ns());
         stage.agent.start_again().unwrap();
+        // Otherwise a history ages from life to life, where lives are short and starts are slow.
+        wait_until("each has a result of this life", PATIENCE, || {
+            let board = stage.agent.board().ok()?;
+            let last_ns = |index| board.target(index).map_or(0, |it| it.last_result_ns);
+            let begun_ns = *killed_ns.last()?;
+            (0..4).all(|index| begun_ns < last_ns(index)).then_some(())
+        })
+        .unwrap();
     }
     let record = load.stop();
     let failed: Vec<_> = record.connections().filter(|attempt| attempt.result.is_err()).collect();
