@@ -107,9 +107,7 @@ impl Discovery {
         self.running = Some(Running { wanted: sender, thread });
         Ok(())
     }
-}
 
-impl Discovery {
     /// Looks at nothing until it is told again what to look at; the answers stay.
     pub fn rest(&mut self) {
         if let Some(Running { wanted, thread }) = self.running.take() {
