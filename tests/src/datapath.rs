@@ -3,6 +3,7 @@
 //! Namespaces belong to the thread that makes them, and each test has a thread of its own, so
 //! tests run side by side and all they made is gone when their thread ends.
 
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
@@ -12,7 +13,9 @@ use std::time::{Duration, Instant};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use sickbay::fleet::{Attachment, Program};
+use sickbay::kernel::syscall::{link_info, pinned};
 use sickbay::kernel::{Datapath, KernelError, Sizes, object};
+use sickbay::netlink::{XdpModeInForce, interfaces};
 
 /// Network and mounts of the calling thread, apart from everybody else's.
 #[derive(Debug)]
@@ -115,6 +118,38 @@ pub fn small_sizes() -> Sizes {
 #[must_use]
 pub fn attachment(interface: &str, program: Program) -> Attachment {
     Attachment { interface: interface.to_owned(), program }
+}
+
+/// A host with a pair of veth interfaces, `one` and `two`.
+#[must_use]
+pub fn host_with_pair() -> PrivateHost {
+    let host = PrivateHost::new();
+    ip("link add one type veth peer name two");
+    ip("link set one up");
+    ip("link set two up");
+    host
+}
+
+/// Mode and program id of XDP that the kernel tells of an interface.
+///
+/// # Panics
+/// When there is no such interface.
+#[must_use]
+pub fn in_force(interface: &str) -> Option<(XdpModeInForce, u32)> {
+    let all = interfaces().expect("the kernel lists its interfaces");
+    let found = all.iter().find(|found| found.name == interface).expect("it is one of them");
+    found.xdp.map(|xdp| (xdp.mode, xdp.program_id))
+}
+
+/// Id and program of the link pinned at `pin`.
+///
+/// # Panics
+/// When no link is pinned there.
+#[must_use]
+pub fn link(pin: &Path) -> (u32, u32) {
+    let link = pinned(pin).expect("something is pinned there");
+    let info = link_info(link.as_fd()).expect("it is a link");
+    (info.id, info.program_id)
 }
 
 /// Runs `ip` with these arguments in the calling thread's network namespace.

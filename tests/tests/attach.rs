@@ -8,25 +8,16 @@ use std::path::Path;
 use aya::Ebpf;
 use aya::programs::Xdp;
 use sickbay::fleet::{Program, XdpMode};
-use sickbay::kernel::syscall::{self, link_info, pinned};
+use sickbay::kernel::syscall::{self, pinned};
 use sickbay::kernel::{
     AttachedMode, Datapath, FLOW_MAPS, KernelError, Sizes, TcHook, detach, object,
 };
-use sickbay::netlink::{XdpModeInForce, interfaces};
-use sickbay_tests::datapath::{PrivateHost, attachment, ip, small_sizes};
+use sickbay::netlink::XdpModeInForce;
+use sickbay_tests::datapath::{attachment, host_with_pair, in_force, ip, link, small_sizes};
 
 const NATIVE: Program = Program::Xdp(XdpMode::Native);
 const GENERIC: Program = Program::Xdp(XdpMode::Generic);
 const AUTO: Program = Program::Xdp(XdpMode::Auto);
-
-/// A host with a pair of veth interfaces, `one` and `two`.
-fn host() -> PrivateHost {
-    let host = PrivateHost::new();
-    ip("link add one type veth peer name two");
-    ip("link set one up");
-    ip("link set two up");
-    host
-}
 
 /// Whether this kernel has TCX links: since 6.6.
 fn has_tcx() -> bool {
@@ -35,21 +26,8 @@ fn has_tcx() -> bool {
     (6, 6) <= (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// Mode and program id that the kernel tells of an interface.
-fn in_force(interface: &str) -> Option<(XdpModeInForce, u32)> {
-    let all = interfaces().unwrap();
-    let found = all.iter().find(|found| found.name == interface).unwrap();
-    found.xdp.map(|xdp| (xdp.mode, xdp.program_id))
-}
-
 fn mode_in_force(interface: &str) -> Option<XdpModeInForce> {
     in_force(interface).map(|(mode, _)| mode)
-}
-
-/// Id and program of the link pinned at `pin`.
-fn link(pin: &Path) -> (u32, u32) {
-    let info = link_info(pinned(pin).unwrap().as_fd()).unwrap();
-    (info.id, info.program_id)
 }
 
 fn map_id(pin: &Path) -> u32 {
@@ -58,7 +36,7 @@ fn map_id(pin: &Path) -> u32 {
 
 #[test]
 fn native_and_generic_are_what_was_asked_for() {
-    let host = host();
+    let host = host_with_pair();
     let mut datapath = host.load().unwrap();
     let attached = datapath.attach(&[attachment("one", NATIVE), attachment("two", GENERIC)]);
     let attached = attached.unwrap();
@@ -75,7 +53,7 @@ fn native_and_generic_are_what_was_asked_for() {
 
 #[test]
 fn auto_is_native_where_the_driver_can_and_says_why_where_it_cannot() {
-    let host = host();
+    let host = host_with_pair();
     let mut datapath = host.load().unwrap();
     let attached = datapath.attach(&[attachment("one", AUTO), attachment("lo", AUTO)]).unwrap();
     assert_eq!((attached[0].mode, &attached[0].note), (AttachedMode::XdpNative, &None));
@@ -88,7 +66,7 @@ fn auto_is_native_where_the_driver_can_and_says_why_where_it_cannot() {
 
 #[test]
 fn native_is_refused_where_the_driver_cannot_and_nothing_stays() {
-    let host = host();
+    let host = host_with_pair();
     let mut datapath = host.load().unwrap();
     let error = datapath.attach(&[attachment("one", NATIVE), attachment("lo", NATIVE)]);
     let error = error.unwrap_err().to_string();
@@ -101,7 +79,7 @@ fn native_is_refused_where_the_driver_cannot_and_nothing_stays() {
 
 #[test]
 fn a_foreign_program_is_refused_by_name_and_left_alone() {
-    let host = host();
+    let host = host_with_pair();
     let object = object().unwrap();
     let mut foreign = Ebpf::load(object).unwrap();
     let program: &mut Xdp = foreign.program_mut("sickbay_xdp").unwrap().try_into().unwrap();
@@ -130,7 +108,7 @@ fn a_foreign_program_is_refused_by_name_and_left_alone() {
 
 #[test]
 fn a_program_of_another_instance_is_foreign() {
-    let host = host();
+    let host = host_with_pair();
     let object = object().unwrap();
     let other = host.pins("other");
     let mut foreign = Datapath::load(object, &small_sizes(), &other, &[]).unwrap();
@@ -144,7 +122,7 @@ fn a_program_of_another_instance_is_foreign() {
 
 #[test]
 fn an_interface_that_does_not_exist_is_refused_with_those_that_do() {
-    let host = host();
+    let host = host_with_pair();
     let mut datapath = host.load().unwrap();
     let error = datapath.attach(&[attachment("one", NATIVE), attachment("ones", NATIVE)]);
     let text = error.unwrap_err().to_string();
@@ -157,7 +135,7 @@ fn an_interface_that_does_not_exist_is_refused_with_those_that_do() {
 
 #[test]
 fn detach_leaves_nothing_and_says_what_it_removed() {
-    let host = host();
+    let host = host_with_pair();
     let mut datapath = host.load().unwrap();
     let program = Program::Tc;
     datapath.attach(&[attachment("one", NATIVE), attachment("two", program)]).unwrap();
@@ -182,7 +160,7 @@ fn detach_leaves_nothing_and_says_what_it_removed() {
 
 #[test]
 fn detach_works_while_the_agent_runs() {
-    let host = host();
+    let host = host_with_pair();
     let mut datapath = host.load().unwrap();
     datapath.attach(&[attachment("one", GENERIC), attachment("two", Program::Tc)]).unwrap();
     detach(&host.pins("main")).unwrap();
@@ -193,7 +171,7 @@ fn detach_works_while_the_agent_runs() {
 
 #[test]
 fn a_new_agent_takes_the_links_of_a_dead_one_over_in_place() {
-    let host = host();
+    let host = host_with_pair();
     // Without TCX there is no link for traffic control; its filter has a test of its own below.
     let (wanted, pins) = if has_tcx() {
         (
@@ -227,7 +205,7 @@ fn a_new_agent_takes_the_links_of_a_dead_one_over_in_place() {
 
 #[test]
 fn a_new_agent_changes_mode_and_drops_what_is_not_configured_any_more() {
-    let host = host();
+    let host = host_with_pair();
     let mut dead = host.load().unwrap();
     dead.attach(&[attachment("one", NATIVE), attachment("two", NATIVE)]).unwrap();
     drop(dead);
@@ -241,7 +219,7 @@ fn a_new_agent_changes_mode_and_drops_what_is_not_configured_any_more() {
 
 #[test]
 fn a_link_whose_interface_went_away_is_replaced() {
-    let host = host();
+    let host = host_with_pair();
     let mut dead = host.load().unwrap();
     dead.attach(&[attachment("one", NATIVE)]).unwrap();
     drop(dead);
@@ -259,7 +237,7 @@ fn a_link_whose_interface_went_away_is_replaced() {
 
 #[test]
 fn an_interface_with_a_dot_is_attached_and_detached() {
-    let host = host();
+    let host = host_with_pair();
     // Kernels before 6.2 rename no interface that is up.
     ip("link set one down");
     ip("link set one name one.100");
@@ -274,7 +252,7 @@ fn an_interface_with_a_dot_is_attached_and_detached() {
 
 #[test]
 fn an_instance_with_a_dot_is_refused_with_the_reason() {
-    let host = host();
+    let host = host_with_pair();
     let object = object().unwrap();
     let error = Datapath::load(object, &small_sizes(), &host.pins("a.b"), &[]);
     let text = error.unwrap_err().to_string();
@@ -284,7 +262,7 @@ fn an_instance_with_a_dot_is_refused_with_the_reason() {
 
 #[test]
 fn two_agents_of_one_instance_are_refused_and_two_instances_are_not() {
-    let host = host();
+    let host = host_with_pair();
     let first = host.load().unwrap();
     let error = host.load().unwrap_err();
     assert!(matches!(error, KernelError::Running { .. }), "{error}");
@@ -296,7 +274,7 @@ fn two_agents_of_one_instance_are_refused_and_two_instances_are_not() {
 
 #[test]
 fn a_failed_start_leaves_what_a_dead_agent_left() {
-    let host = host();
+    let host = host_with_pair();
     let mut dead = host.load().unwrap();
     dead.attach(&[attachment("one", NATIVE)]).unwrap();
     drop(dead);
@@ -319,7 +297,7 @@ fn a_failed_start_leaves_what_a_dead_agent_left() {
 
 #[test]
 fn flow_entries_are_kept_when_asked_for_and_when_their_room_is_unchanged() {
-    let host = host();
+    let host = host_with_pair();
     let mut dead = host.load().unwrap();
     dead.attach(&[]).unwrap();
     drop(dead);
@@ -340,7 +318,7 @@ fn flow_entries_are_kept_when_asked_for_and_when_their_room_is_unchanged() {
 
 #[test]
 fn without_tcx_a_filter_is_attached_taken_over_and_removed() {
-    let host = host();
+    let host = host_with_pair();
     let filters = || {
         let output = std::process::Command::new("tc")
             .args(["filter", "show", "dev", "one", "ingress"])

@@ -4,33 +4,14 @@
     reason = "a test fails by panicking; the lint spares only the #[test] functions themselves"
 )]
 
-use std::os::fd::AsFd as _;
-use std::path::Path;
 use std::process::Command;
 
 use sickbay::fleet::{Program, XdpMode};
-use sickbay::kernel::syscall::{link_info, pinned};
 use sickbay::kernel::{TcHook, detach};
-use sickbay::netlink::{XdpModeInForce, interfaces};
-use sickbay_tests::datapath::{PrivateHost, attachment, ip};
+use sickbay_tests::datapath::{attachment, host_with_pair, in_force, link};
 
 const NATIVE: Program = Program::Xdp(XdpMode::Native);
 const GENERIC: Program = Program::Xdp(XdpMode::Generic);
-
-/// A host with a pair of veth interfaces, `one` and `two`.
-fn host() -> PrivateHost {
-    let host = PrivateHost::new();
-    ip("link add one type veth peer name two");
-    ip("link set one up");
-    ip("link set two up");
-    host
-}
-
-fn in_force(interface: &str) -> Option<(XdpModeInForce, u32)> {
-    let all = interfaces().unwrap();
-    let found = all.iter().find(|found| found.name == interface).unwrap();
-    found.xdp.map(|xdp| (xdp.mode, xdp.program_id))
-}
 
 /// The ids of the programs of our filters on `one`, as traffic control tells them.
 fn filters() -> Vec<u32> {
@@ -41,14 +22,9 @@ fn filters() -> Vec<u32> {
     ours.map(|line| id(line).unwrap_or_else(|| panic!("{line}"))).collect()
 }
 
-fn link(pin: &Path) -> (u32, u32) {
-    let info = link_info(pinned(pin).unwrap().as_fd()).unwrap();
-    (info.id, info.program_id)
-}
-
 #[test]
 fn link_is_updated_back() {
-    let host = host();
+    let host = host_with_pair();
     let mut dead = host.load().unwrap();
     dead.attach(&[attachment("one", NATIVE)]).unwrap();
     drop(dead);
@@ -66,7 +42,7 @@ fn link_is_updated_back() {
 
 #[test]
 fn link_that_was_replaced_for_its_mode_is_made_again() {
-    let host = host();
+    let host = host_with_pair();
     let mut dead = host.load().unwrap();
     dead.attach(&[attachment("one", NATIVE), attachment("two", GENERIC)]).unwrap();
     drop(dead);
@@ -82,7 +58,7 @@ fn link_that_was_replaced_for_its_mode_is_made_again() {
 
 #[test]
 fn filter_runs_its_program_again() {
-    let host = host();
+    let host = host_with_pair();
     let mut dead = host.load().unwrap();
     dead.set_tc_hook(TcHook::Clsact);
     dead.attach(&[attachment("one", Program::Tc)]).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sickbay_lab::clock::{monotonic_ns, wait_until};
 use sickbay_lab::configuration::Configuration;
-use sickbay_lab::datagram::receive;
+use sickbay_lab::datagram::{answer_with_names, receive};
 use sickbay_lab::network::VIP_V4;
 use sickbay_lab::stage::{PATIENCE, Stage};
 
@@ -14,21 +14,6 @@ use crate::say;
 
 const UDP_PORT: u16 = 5300;
 const UDP_IDLE_NS: u64 = 2_000_000_000;
-
-/// Answers datagrams to the VIP with its name, until the test ends.
-fn answer_datagrams(stage: &Stage) {
-    for backend in &stage.network.backends {
-        let to = (VIP_V4, UDP_PORT);
-        let socket = backend.namespace.run(|| UdpSocket::bind(to)).unwrap();
-        let name = backend.name.clone();
-        thread::spawn(move || {
-            let mut datagram = [0; 16];
-            while let Ok((_, client)) = socket.recv_from(&mut datagram) {
-                socket.send_to(name.as_bytes(), client).unwrap();
-            }
-        });
-    }
-}
 
 /// A client's flow: a port of its own.
 fn flow(stage: &Stage) -> UdpSocket {
@@ -54,7 +39,7 @@ fn datagrams_of_a_drained_backend_stay_and_new_ones_go_elsewhere_after_udp_idle(
          pool = \"web\"\nmode = \"dsr\"\nudp_idle = \"2s\"\n"
     );
     let stage = Stage::new(4, &Configuration { more, ..Configuration::usual() }).unwrap();
-    answer_datagrams(&stage);
+    answer_with_names(&stage.network, (VIP_V4, UDP_PORT).into()).unwrap();
     let flows: Vec<UdpSocket> = (0..60).map(|_| flow(&stage)).collect();
     let owners: Vec<String> = flows.iter().map(ask).collect();
     let own = owners.iter().filter(|owner| *owner == "backend-2").count();

@@ -89,21 +89,6 @@ pub(crate) fn measure(stage: &Stage, family: Family) -> JoinHandle<Measured> {
     })
 }
 
-/// Has every backend answer datagrams to the VIP with its name, until the test ends.
-pub(crate) fn answer_datagrams(stage: &Stage, family: Family) {
-    for backend in &stage.network.backends {
-        let to = SocketAddr::new(Network::vip(family).ip(), ECHO_PORT);
-        let socket = backend.namespace.run(|| UdpSocket::bind(to)).unwrap();
-        let name = backend.name.clone();
-        thread::spawn(move || {
-            let mut datagram = [0; 16];
-            while let Ok((_, client)) = socket.recv_from(&mut datagram) {
-                socket.send_to(name.as_bytes(), client).unwrap();
-            }
-        });
-    }
-}
-
 /// Flows of datagrams, each from a port of its own, and who answered them.
 pub(crate) struct Echoes {
     flows: Vec<UdpSocket>,

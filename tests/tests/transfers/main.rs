@@ -13,10 +13,12 @@ mod history;
 mod kills;
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
-use clients::{Echoes, Measured, answer_datagrams, download, measure, serve_iperf};
+use clients::{Echoes, Measured, download, measure, serve_iperf};
 use sickbay_lab::clock::wait_until;
 use sickbay_lab::configuration::{Configuration, Program, members};
+use sickbay_lab::datagram::answer_with_names;
 use sickbay_lab::network::{Family, Network};
 use sickbay_lab::nginx::DOWNLOAD_BYTES;
 use sickbay_lab::stage::{PATIENCE, Stage};
@@ -76,7 +78,8 @@ fn begun(stage: &Stage) -> u64 {
 fn transfers_outlive_everything(family: Family, program: Program) {
     let first_of = |network: &Network| Ok(configuration(network, family, program, &[0, 1, 2, 3]));
     let mut stage = Stage::prepared(6, first_of).unwrap();
-    answer_datagrams(&stage, family);
+    let echo = SocketAddr::new(Network::vip(family).ip(), ECHO_PORT);
+    answer_with_names(&stage.network, echo).unwrap();
     let _iperf = serve_iperf(&stage);
     // First choice of a quarter of the slots; who begins now is diverted from it, and must stay
     // where it is when it has recovered.
@@ -111,7 +114,7 @@ fn transfers_outlive_everything(family: Family, program: Program) {
     // Two changes of members within one drain.
     for index in [4, 5] {
         let machine = &stage.network.backends[index];
-        let to = std::net::SocketAddr::new(machine.address(family), 80).to_string();
+        let to = SocketAddr::new(machine.address(family), 80).to_string();
         say(&stage, &["backend", "add", "web", &to, "--name", &machine.name]);
         echoes.ask_all();
     }

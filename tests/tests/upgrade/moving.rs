@@ -1,11 +1,10 @@
 //! `flow_entries` changes: the entries go along to the new map, and no flow moves.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::thread;
 
 use sickbay_lab::clock::wait_until;
 use sickbay_lab::configuration::{Configuration, Program};
-use sickbay_lab::datagram::receive;
+use sickbay_lab::datagram::{answer_with_names, receive};
 use sickbay_lab::network::{Family, Network};
 use sickbay_lab::stage::{PATIENCE, Stage};
 
@@ -25,21 +24,6 @@ fn configuration(family: Family, program: Program, entries: u32) -> Configuratio
     Configuration { family, program, more, ..Configuration::usual() }
 }
 
-/// Has every backend answer datagrams to the virtual address with its name.
-fn answer(stage: &Stage, family: Family) {
-    for backend in &stage.network.backends {
-        let to = SocketAddr::new(Network::vip(family).ip(), ECHO_PORT);
-        let socket = backend.namespace.run(|| UdpSocket::bind(to)).unwrap();
-        let name = backend.name.clone();
-        thread::spawn(move || {
-            let mut datagram = [0; 16];
-            while let Ok((_, client)) = socket.recv_from(&mut datagram) {
-                socket.send_to(name.as_bytes(), client).unwrap();
-            }
-        });
-    }
-}
-
 fn ask(flow: &UdpSocket) -> String {
     flow.send(b"who?").unwrap();
     let mut name = [0; 32];
@@ -54,7 +38,8 @@ fn room(stage: &Stage, family: Family) -> u64 {
 
 fn flows_stay_when_their_map_changes_its_size(family: Family, program: Program) {
     let mut stage = Stage::new(3, &configuration(family, program, 4096)).unwrap();
-    answer(&stage, family);
+    let echo = SocketAddr::new(Network::vip(family).ip(), ECHO_PORT);
+    answer_with_names(&stage.network, echo).unwrap();
     stage.agent.set_launch(keeping(None));
     let said = stage.agent.ask(&["backend", "set-health", "backend-1", "sick"]).unwrap();
     assert!(said.status.success());
