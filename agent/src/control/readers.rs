@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::history::segments;
 
-/// On a directory: what is made in it has its group. The history's directory with this bit is one
-/// that [`Readers`] read.
-pub const SET_GROUP: u32 = 0o2000;
+/// On a directory: what is made in it has its group.
+const SET_GROUP: u32 = 0o2000;
+/// On a directory: its group reads it. The history's directory with this bit is one that [`Readers`]
+/// read.
+pub const GROUP_READS: u32 = 0o040;
 
 /// A group whose members may look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +79,11 @@ impl Readers {
     ///
     /// The file system refuses.
     pub(super) fn let_read_history(&self, directory: &Path) -> Result<(), ReadersError> {
-        self.give(directory, SET_GROUP | 0o750)?;
+        self.give(directory, 0o750)?;
+        // By this bit a new segment has the group, also when this process may give nothing away any
+        // more. Where a service manager forbids it (RestrictSUIDSGID=), the process is a member, and
+        // whoever makes a segment gives it away.
+        let _forbidden = fs::set_permissions(directory, Permissions::from_mode(SET_GROUP | 0o750));
         let listed = segments::list(directory).map_err(|source| self.refused(directory, source))?;
         listed.iter().try_for_each(|segment| self.give(&segment.path, 0o640))?;
         self.open_above(directory)
@@ -113,7 +119,7 @@ impl Readers {
 ///
 /// The file system refuses.
 pub(super) fn close_history(directory: &Path) -> io::Result<()> {
-    if fs::metadata(directory)?.mode() & SET_GROUP == 0 {
+    if fs::metadata(directory)?.mode() & GROUP_READS == 0 {
         return Ok(());
     }
     fs::set_permissions(directory, Permissions::from_mode(0o700))

@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    fchown,
 };
 use std::path::{Path, PathBuf};
 
@@ -123,8 +124,12 @@ pub fn open(directory: &Path, bytes_max: u64, known: Option<&Known>) -> io::Resu
 pub fn create(directory: &Path, first: u64) -> io::Result<(File, Segment)> {
     let path = directory.join(format!("events-{first:020}.jsonl"));
     let file = options().create(true).open(&path)?;
-    if fs::metadata(directory)?.mode() & readers::SET_GROUP != 0 {
+    let above = fs::metadata(directory)?;
+    if above.mode() & readers::GROUP_READS != 0 {
         // Whatever the umask: its readers are the directory's.
+        if file.metadata()?.gid() != above.gid() {
+            fchown(&file, None, Some(above.gid()))?;
+        }
         file.set_permissions(Permissions::from_mode(0o640))?;
     }
     let length = file.metadata()?.len();
@@ -343,6 +348,20 @@ mod tests {
         let error = open(&directory, MIB, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert!(error.to_string().contains("mode 777"), "{error}");
+    }
+
+    #[test]
+    fn new_segment_has_the_group_of_a_directory_that_a_group_reads() {
+        // Of base-passwd: any number but this process' own.
+        const GROUP: u32 = 60;
+        let (_root, directory) = left(b"");
+        std::os::unix::fs::chown(&directory, None, Some(GROUP)).expect("tests run as root");
+        let made = |first| create(&directory, first).unwrap().0.metadata().unwrap();
+        assert_ne!(made(20).gid(), GROUP, "nobody is to read this one");
+        // Without the bit that a service manager may forbid.
+        fs::set_permissions(&directory, Permissions::from_mode(0o750)).unwrap();
+        let found = made(30);
+        assert_eq!((found.gid(), found.mode() & 0o777), (GROUP, 0o640));
     }
 
     #[test]
