@@ -160,12 +160,14 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Writes each line of a message to standard error behind the program's name.
+/// Writes each line of a message to standard error behind the program's name; in the journal it is an
+/// error, where the reason of a failed start is looked for.
 pub fn complain(message: &str) {
+    let priority = if log::to_journal() { "<3>" } else { "" };
     let mut stderr = std::io::stderr().lock();
     for line in message.lines() {
         // When standard error is gone there is nobody left to tell.
-        if writeln!(stderr, "sickbay: {line}").is_err() {
+        if writeln!(stderr, "{priority}sickbay: {line}").is_err() {
             return;
         }
     }

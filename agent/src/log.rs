@@ -95,15 +95,19 @@ fn format_of_environment() -> Option<LogFormat> {
     format.ok()
 }
 
-/// What standard error is.
-fn place() -> Place {
+/// Whether standard error is the journal.
+pub fn to_journal() -> bool {
     let journal = std::env::var(JOURNAL_VARIABLE).unwrap_or_default();
     // Its inode too: a program that was started with another standard error has the variable all
     // the same.
-    let is_journal = !journal.is_empty()
+    !journal.is_empty()
         && std::fs::metadata("/proc/self/fd/2")
-            .is_ok_and(|found| journal == format!("{}:{}", found.dev(), found.ino()));
-    if is_journal {
+            .is_ok_and(|found| journal == format!("{}:{}", found.dev(), found.ino()))
+}
+
+/// What standard error is.
+fn place() -> Place {
+    if to_journal() {
         Place::Journal
     } else if std::io::stderr().is_terminal() {
         Place::Terminal
