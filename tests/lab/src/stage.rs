@@ -15,6 +15,13 @@ use crate::private;
 /// What has not come by then does not come, busy as the machine may be.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A server on every backend of a network; `None` where it could not start.
+#[must_use]
+pub fn serve(network: &Network) -> Vec<Option<Nginx>> {
+    let backends = network.backends.iter();
+    backends.map(|it| Nginx::start(&it.namespace, &it.name, PORT).ok()).collect()
+}
+
 /// A network, its servers, an agent.
 pub struct Stage {
     /// The network.
@@ -44,11 +51,7 @@ impl Stage {
     ) -> Result<Self> {
         private::require();
         let network = Network::new(backend_count)?;
-        let servers = network
-            .backends
-            .iter()
-            .map(|backend| Nginx::start(&backend.namespace, &backend.name, PORT).ok())
-            .collect();
+        let servers = serve(&network);
         let configuration = prepare(&network)?;
         let text = configuration.text(&network);
         let host = &network.host.namespace;

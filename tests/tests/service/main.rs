@@ -2,10 +2,14 @@
 //! puts where.
 #![expect(clippy::unwrap_used, reason = "the helpers of a test panic as the test does")]
 
+/// The unit under a real systemd.
+mod booted;
 /// Ready, alive, reloading, stopping.
 mod manager;
 /// The Debian package, installed and removed in a root of its own.
 mod package;
+/// A root file system for it.
+mod root;
 /// The unit file, and a process held to what it says.
 mod unit;
 
@@ -20,9 +24,10 @@ use nix::unistd::Pid;
 use sickbay_lab::agent::{PIN_DIRECTORY, binary};
 use sickbay_lab::clock::{monotonic_ns, wait_until};
 use sickbay_lab::configuration::Configuration;
-use sickbay_lab::network::{Network, PORT};
+use sickbay_lab::network::Network;
 use sickbay_lab::nginx::Nginx;
 use sickbay_lab::private;
+use sickbay_lab::stage::serve;
 
 /// What has not come by then does not come, busy as the machine may be.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,7 +41,7 @@ struct Service {
     manager: UnixDatagram,
     directory: PathBuf,
     instance: String,
-    _servers: Vec<Nginx>,
+    _servers: Vec<Option<Nginx>>,
     network: Network,
 }
 
@@ -44,10 +49,7 @@ impl Service {
     fn start() -> Self {
         private::require();
         let network = Network::new(2).unwrap();
-        let serve = |machine: &sickbay_lab::network::Machine| {
-            Nginx::start(&machine.namespace, &machine.name, PORT).unwrap()
-        };
-        let servers = network.backends.iter().map(serve).collect();
+        let servers = serve(&network);
         let configuration = Configuration::usual();
         let text = configuration.text(&network).replace("shards = 1", "shards = 2");
         let directory = private::scratch().join(format!("service-{}", monotonic_ns()));

@@ -1,15 +1,12 @@
-//! The Debian package, installed, upgraded and removed in a root of its own: this machine's, with a
-//! layer of memory over it.
+//! The Debian package, installed, upgraded and removed in a root of its own.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 
-use nix::mount::{MsFlags, mount};
-use sickbay_lab::agent::binary;
-use sickbay_lab::private;
 use sickbay_tests::figures::show;
 
 use super::Service;
+use super::root::{Root, package};
 
 /// Every file of the package but its manual pages.
 const FILES: [&str; 13] = [
@@ -32,70 +29,6 @@ const LIBRARIES: [&str; 5] =
     ["linux-vdso.so.1", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "/lib64/ld-linux-x86-64.so.2"];
 const CONFIGURATION: &str = "etc/sickbay/sickbay.toml";
 const DEFAULTS: &str = "etc/default/sickbay";
-
-/// This machine's root under a layer of memory. The mounts go with the private environment.
-struct Root(PathBuf);
-
-impl Root {
-    fn new() -> Self {
-        private::require();
-        let scratch = private::scratch();
-        let [root, upper, work] = ["root", "upper", "work"].map(|name| scratch.join(name));
-        for directory in [&root, &upper, &work] {
-            std::fs::create_dir(directory).unwrap();
-        }
-        let layers = format!("lowerdir=/,upperdir={},workdir={}", upper.display(), work.display());
-        let flags = MsFlags::empty();
-        mount(Some("overlay"), &root, Some("overlay"), flags, Some(layers.as_str())).unwrap();
-        for directory in ["dev", "proc", "sys"] {
-            let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-            let from = Path::new("/").join(directory);
-            mount(Some(&from), &root.join(directory), None::<&str>, flags, None::<&str>).unwrap();
-        }
-        // Images of containers leave manuals and documents out.
-        let rules = root.join("etc/dpkg/dpkg.cfg.d");
-        for rule in std::fs::read_dir(rules).unwrap() {
-            std::fs::remove_file(rule.unwrap().path()).unwrap();
-        }
-        Self(root)
-    }
-
-    fn try_run(&self, words: &[&str]) -> Output {
-        let mut command = Command::new("chroot");
-        command.arg(&self.0).args(words).env("DEBIAN_FRONTEND", "noninteractive");
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
-    }
-
-    #[track_caller]
-    fn run(&self, words: &[&str]) -> String {
-        let output = self.try_run(words);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words:?}: {error}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.0.join(path)
-    }
-
-    fn read(&self, path: &str) -> String {
-        std::fs::read_to_string(self.path(path)).unwrap()
-    }
-}
-
-/// Packs the binary that the tests run, which has the object in it as the release has.
-fn package(output: &Path) -> PathBuf {
-    let binary = binary().unwrap();
-    let xtask = binary.with_file_name("xtask");
-    let mut command = Command::new(xtask);
-    command.arg("dist").arg("--binary").arg(&binary).arg("--output").arg(output);
-    let packed = command.output().unwrap();
-    assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
-    let found = std::fs::read_dir(output).unwrap().map(|entry| entry.unwrap().path());
-    let packages: Vec<PathBuf> = found.collect();
-    assert_eq!(packages.len(), 1, "the package alone: {packages:?}");
-    packages[0].clone()
-}
 
 fn check_contents(package: &Path) {
     let listed = Command::new("dpkg-deb").arg("--contents").arg(package).output().unwrap();
@@ -158,9 +91,9 @@ fn check_installed(root: &Root) {
 
 #[test]
 fn package_keeps_what_the_operator_wrote_and_takes_steering_along_when_it_goes() {
-    let root = Root::new();
-    let output = private::scratch().join("dist");
-    let package = package(&output);
+    let root = Root::new("package");
+    root.share_kernel_mounts();
+    let package = package();
     check_contents(&package);
     std::fs::copy(&package, root.path("sickbay.deb")).unwrap();
     root.run(&["dpkg", "--install", "/sickbay.deb"]);

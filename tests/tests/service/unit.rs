@@ -1,4 +1,4 @@
-//! The unit file, and a process held to what it says: systemd does not run here, its rules do.
+//! The unit file, and a process held to what it says without systemd: quicker than a boot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
