@@ -73,7 +73,7 @@ impl Extent {
                 rounds: 9,
                 window: Duration::from_secs(1),
                 haproxy_servers: 15_000,
-                varnish_backends: 2_000,
+                varnish_backends: 1_000,
                 sizes: &[10_000, 50_000, 200_000],
                 schedule_targets: 50_000,
                 schedule_span: Duration::from_secs(20),
@@ -130,11 +130,11 @@ fn compare(stage: &Stage, report: &mut Report) -> Result<f64> {
     // Twice as much as each is known to be able to do.
     let haproxy_ms = (extent.haproxy_servers / 60).max(20);
     let haproxy = peers::haproxy(home, *cpu, extent.haproxy_servers, haproxy_ms)?;
-    haproxy.wait_for_requests(farm, u64::from(extent.haproxy_servers))?;
+    haproxy.wait_for_requests("HAProxy", farm, u64::from(extent.haproxy_servers))?;
     haproxy.pause()?;
     let varnish_ms = (extent.varnish_backends / 40).max(10);
     let mut varnish = peers::varnishd(home, *cpu, extent.varnish_backends, varnish_ms)?;
-    varnish.wait_for_requests(farm, u64::from(extent.varnish_backends))?;
+    varnish.wait_for_requests("varnishd", farm, u64::from(extent.varnish_backends))?;
     // Only now: its compiler is a child too, for a while.
     varnish.hand_over_to_child()?;
     varnish.pause()?;
