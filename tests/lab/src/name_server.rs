@@ -1,9 +1,11 @@
 //! A DNS server in a namespace, whose answers a test changes while it runs.
 //!
-//! It answers over UDP what it was last told to, to every question: records of the name and kind
-//! that is asked, an error, or nothing at all.
+//! It answers what it was last told to, to every question: records of the name and kind that is
+//! asked, an error, or nothing at all. Over TCP too, which is asked when an answer does not fit into
+//! a datagram (RFC 7766).
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use hickory_proto::op::{Message, ResponseCode};
-use hickory_proto::rr::rdata::{A, SRV};
+use hickory_proto::rr::rdata::{A, AAAA, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use crate::namespace::Namespace;
@@ -26,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub enum Manner {
     /// By its records; NXDOMAIN for a name without any.
     Records,
+    /// The same, but in a datagram only that it does not fit.
+    Truncates,
     /// With success, and nothing in it.
     Empty,
     /// With SERVFAIL.
@@ -40,13 +44,14 @@ pub enum Manner {
 #[derive(Debug)]
 pub struct NameServer {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     zone: Mutex<(Manner, Vec<Record>)>,
     questions: AtomicU32,
+    streams: AtomicU32,
     stopping: AtomicBool,
 }
 
@@ -56,19 +61,33 @@ impl NameServer {
     /// # Errors
     /// When the port is taken.
     pub fn start(namespace: &Namespace) -> Result<Self> {
-        let socket = namespace.run(|| UdpSocket::bind(NAME_SERVER));
-        let socket = socket.with_context(|| format!("cannot bind {NAME_SERVER}"))?;
+        Self::start_at(namespace, NAME_SERVER)
+    }
+
+    /// The same, at another address.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub fn start_at(namespace: &Namespace, address: &str) -> Result<Self> {
+        let bound = namespace.run(|| {
+            Ok::<_, std::io::Error>((UdpSocket::bind(address)?, TcpListener::bind(address)?))
+        });
+        let (socket, listener) = bound.with_context(|| format!("cannot bind {address}"))?;
         socket.set_read_timeout(Some(LOOK))?;
+        listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared {
             zone: Mutex::new((Manner::NoSuchName, Vec::new())),
             questions: AtomicU32::new(0),
+            streams: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
         });
-        let own = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("name-server".to_owned())
-            .spawn(move || serve(&socket, &own))?;
-        Ok(Self { shared, thread: Some(thread) })
+        let (for_datagrams, for_streams) = (Arc::clone(&shared), Arc::clone(&shared));
+        let start = || std::thread::Builder::new().name("name-server".to_owned());
+        let threads = vec![
+            start().spawn(move || serve(&socket, &for_datagrams))?,
+            start().spawn(move || serve_streams(&listener, &for_streams))?,
+        ];
+        Ok(Self { shared, threads })
     }
 
     /// Answers in another way from now on, by the records it has.
@@ -82,17 +101,29 @@ impl NameServer {
         *zone = (Manner::Records, records);
     }
 
-    /// Questions that came, whatever was answered.
+    /// Questions that came in datagrams, whatever was answered.
     #[must_use]
     pub fn questions(&self) -> u32 {
         self.shared.questions.load(Ordering::Relaxed)
+    }
+
+    /// Questions that came over TCP and were answered.
+    #[must_use]
+    pub fn streams(&self) -> u32 {
+        self.shared.streams.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn manner(&self) -> Manner {
+        self.zone.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 }
 
 impl Drop for NameServer {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // A panic there was printed there; here is no place for another.
             let _printed = thread.join();
         }
@@ -104,8 +135,12 @@ impl Drop for NameServer {
 /// # Panics
 /// When `name` is none.
 #[must_use]
-pub fn address(name: &str, ttl: u32, address: Ipv4Addr) -> Record {
-    Record::from_rdata(parsed(name), ttl, RData::A(A(address)))
+pub fn address(name: &str, ttl: u32, address: impl Into<IpAddr>) -> Record {
+    let data = match address.into() {
+        IpAddr::V4(address) => RData::A(A(address)),
+        IpAddr::V6(address) => RData::AAAA(AAAA(address)),
+    };
+    Record::from_rdata(parsed(name), ttl, data)
 }
 
 /// A service's host.
@@ -134,11 +169,42 @@ fn serve(socket: &UdpSocket, shared: &Shared) {
             continue;
         };
         shared.questions.fetch_add(1, Ordering::Relaxed);
-        if let Some(answer) = answer(&datagram[..length], shared) {
+        if let Some(mut answer) = answer(&datagram[..length], shared) {
+            if shared.manner() == Manner::Truncates {
+                answer = answer.truncate();
+            }
             // Whoever asked may be gone.
             let _gone: std::io::Result<usize> = send(socket, &answer, client);
         }
     }
+}
+
+/// One question a connection: more is not asked by whoever is asked for one name.
+fn serve_streams(listener: &TcpListener, shared: &Shared) {
+    while !shared.stopping.load(Ordering::Relaxed) {
+        let Ok((stream, _)) = listener.accept() else {
+            std::thread::sleep(LOOK);
+            continue;
+        };
+        match answer_one(stream, shared) {
+            Ok(()) => _ = shared.streams.fetch_add(1, Ordering::Relaxed),
+            Err(error) => eprintln!("a question over TCP: {error}"),
+        }
+    }
+}
+
+fn answer_one(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut question)?;
+    let Some(answer) = answer(&question, shared) else { return Ok(()) };
+    let bytes = answer.to_vec().map_err(std::io::Error::other)?;
+    let length = u16::try_from(bytes.len()).map_err(std::io::Error::other)?;
+    stream.write_all(&length.to_be_bytes())?;
+    stream.write_all(&bytes)
 }
 
 fn send(socket: &UdpSocket, answer: &Message, client: SocketAddr) -> std::io::Result<usize> {
@@ -159,10 +225,12 @@ fn answer(datagram: &[u8], shared: &Shared) -> Option<Message> {
         Manner::Fails => ResponseCode::ServFail,
         Manner::NoSuchName => ResponseCode::NXDomain,
         Manner::Empty => ResponseCode::NoError,
-        Manner::Records if records.iter().any(|record| of_name(&record)) => ResponseCode::NoError,
-        Manner::Records => ResponseCode::NXDomain,
+        Manner::Records | Manner::Truncates if records.iter().any(|record| of_name(&record)) => {
+            ResponseCode::NoError
+        }
+        Manner::Records | Manner::Truncates => ResponseCode::NXDomain,
     };
-    if manner == Manner::Records {
+    if matches!(manner, Manner::Records | Manner::Truncates) {
         let asked = |record: &&Record| kind(record) == Some(query.query_type());
         let found = records.iter().filter(of_name).filter(asked).cloned();
         answer.add_answers(found.collect::<Vec<Record>>());
@@ -174,6 +242,7 @@ fn answer(datagram: &[u8], shared: &Shared) -> Option<Message> {
 fn kind(record: &Record) -> Option<RecordType> {
     match record.data {
         RData::A(_) => Some(RecordType::A),
+        RData::AAAA(_) => Some(RecordType::AAAA),
         RData::SRV(_) => Some(RecordType::SRV),
         _ => None,
     }

@@ -1,11 +1,13 @@
 //! Names in the DNS: followed at their time to live, and kept when nobody answers well.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
+use nix::mount::{MsFlags, mount, umount};
 use sickbay_lab::agent::Agent;
 use sickbay_lab::clock::wait_until;
 use sickbay_lab::name_server::{Manner, NAME_SERVER, NameServer, address, service};
+use sickbay_lab::private;
 
 use crate::{
     FARM, PATIENCE, PORT, Stage, client, configuration, members, source, wait_for_fault,
@@ -135,6 +137,78 @@ fn agent_that_starts_while_nobody_answers_has_the_backends_of_the_one_before() {
     agent.start_again().unwrap();
     assert_eq!(members(&agent), [member(1), member(2)]);
     wait_for_fault(&agent, "no answer");
+}
+
+#[test]
+fn both_families_of_a_name_are_members_and_one_alone_when_it_is_asked_for() {
+    let stage = Stage::new(FARM);
+    let server = NameServer::start(&stage.home).unwrap();
+    let v6 = (format!("[{}]:{PORT}", Ipv6Addr::LOCALHOST), 1);
+    let records =
+        |index| vec![address(NAME, 1, host(index)), address(NAME, 1, Ipv6Addr::LOCALHOST)];
+    server.set_records(records(1));
+    let agent = stage.start(&follows(&format!("{NAME}:{PORT}"), ""));
+    wait_for_members(&agent, &[member(1), v6.clone()]);
+    server.set_records(vec![address(NAME, 1, Ipv6Addr::LOCALHOST)]);
+    wait_for_members(&agent, std::slice::from_ref(&v6));
+    let text = agent.configuration().unwrap();
+    let whole = format!("\"{NAME}:{PORT}\"");
+    let table = format!("{{ name = {whole}, records = \"aaaa\" }}");
+    agent.rewrite(&text.replace(&whole, &table)).unwrap();
+    client(&agent).reload(false).unwrap();
+    let before = server.questions();
+    server.set_records(records(2));
+    wait_until("it is asked again", PATIENCE, || (before + 2 <= server.questions()).then_some(()))
+        .unwrap();
+    assert_eq!(members(&agent), [v6]);
+}
+
+#[test]
+fn answer_that_fits_no_datagram_comes_over_tcp() {
+    // Of 16 bytes each at least, and more than the 1232 that are asked for in a datagram.
+    const HOSTS: std::ops::RangeInclusive<u8> = 1..=100;
+    let stage = Stage::new(FARM);
+    let server = NameServer::start(&stage.home).unwrap();
+    server.set_records(HOSTS.map(|index| address(NAME, 1, host(index))).collect());
+    server.set_manner(Manner::Truncates);
+    let agent = stage.start(&follows(&format!("{NAME}:{PORT}"), ""));
+    wait_for_members(&agent, &HOSTS.map(member).collect::<Vec<_>>());
+    assert!(0 < server.streams());
+}
+
+#[test]
+fn servers_of_resolv_conf_are_asked_unless_others_are_named() {
+    let stage = Stage::new(FARM);
+    let server = NameServer::start_at(&stage.home, "127.0.0.1:53").unwrap();
+    server.set_records(vec![address(NAME, 1, host(1))]);
+    let _instead = Instead::of("/etc/resolv.conf", "nameserver 127.0.0.1\n");
+    let dns = "[dns]\nttl_min = \"1s\"\n";
+    let names = format!("backends_dns = [\"{NAME}:{PORT}\"]");
+    let agent = stage.start(&configuration("", &names, dns));
+    wait_for_members(&agent, &[member(1)]);
+    server.set_records(vec![address(NAME, 1, host(2))]);
+    wait_for_members(&agent, &[member(2)]);
+}
+
+/// Another text in the place of a file of this machine, for this private environment.
+struct Instead(&'static str);
+
+impl Instead {
+    fn of(path: &'static str, text: &str) -> Self {
+        let file = private::scratch().join("instead");
+        std::fs::write(&file, text).unwrap();
+        let (none, flags) = (None::<&str>, MsFlags::MS_BIND);
+        mount(Some(&file), path, none, flags, none).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Instead {
+    fn drop(&mut self) {
+        if let Err(errno) = umount(self.0) {
+            eprintln!("{} stays covered: {errno}", self.0);
+        }
+    }
 }
 
 #[test]
