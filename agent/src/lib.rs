@@ -40,6 +40,8 @@ pub mod membership;
 pub mod neighbours;
 /// Questions to the kernel's routing netlink: interfaces, XDP in force, routes, neighbours.
 pub mod netlink;
+/// The allocator: large arrays on huge pages.
+pub mod pages;
 /// Text that may stand on a terminal, in a log and in a file, whatever it was.
 pub mod plain;
 /// From the core's changes to the board: verdict bits, target records, heartbeats, transitions.

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: sickbay::pages::HugePages = sickbay::pages::HugePages;
+
 fn main() -> ExitCode {
     sickbay::cli::main()
 }

@@ -1,8 +1,10 @@
-//! The allocator, counting: how often this process asked for memory, and how much it holds.
+//! The agent's allocator, counting: how often this process asked for memory, and how much it holds.
 #![expect(unsafe_code, reason = "a global allocator is one by an unsafe trait")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use sickbay::pages::HugePages;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -23,20 +25,20 @@ pub(crate) fn live_bytes() -> u64 {
     ALLOCATED_BYTES.load(Ordering::Relaxed).saturating_sub(freed)
 }
 
-// SAFETY: every call is handed to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call is handed to the agent's allocator as it came; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, Ordering::Relaxed);
         ALLOCATED_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller keeps the trait's conditions, which are the system's.
-        unsafe { System.alloc(layout) }
+        // SAFETY: the caller keeps the trait's conditions, which are that one's.
+        unsafe { HugePages.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, Ordering::Relaxed);
         ALLOCATED_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
+        unsafe { HugePages.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
@@ -44,12 +46,12 @@ unsafe impl GlobalAlloc for Counting {
         ALLOCATED_BYTES.fetch_add(size as u64, Ordering::Relaxed);
         FREED_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: as above.
-        unsafe { System.realloc(old, layout, size) }
+        unsafe { HugePages.realloc(old, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         FREED_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
+        unsafe { HugePages.dealloc(memory, layout) }
     }
 }
