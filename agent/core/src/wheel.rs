@@ -33,7 +33,9 @@ pub struct Wheel {
     fired_tail: u32,
     /// Which places of a level hold timers.
     occupied: [u64; LEVELS],
-    timers: Box<[Timer]>,
+    /// Up to the highest index that was armed yet, in memory for all: those of targets that may come
+    /// take none before.
+    timers: Vec<Timer>,
     armed_count: u32,
 }
 
@@ -45,17 +47,20 @@ struct Timer {
     list: u16,
 }
 
+impl Timer {
+    const UNARMED: Self = Self { tick: 0, next: NONE, previous: NONE, list: UNARMED };
+}
+
 impl Wheel {
     /// A wheel for the timers 0 .. `capacity`, none armed, at `now`.
     #[must_use]
     pub fn new(capacity: u32, now: Nanos) -> Self {
-        let timer = Timer { tick: 0, next: NONE, previous: NONE, list: UNARMED };
         Self {
             now_tick: now / TICK_NS,
             heads: [NONE; LEVELS * PLACES + 1],
             fired_tail: NONE,
             occupied: [0; LEVELS],
-            timers: vec![timer; capacity as usize].into_boxed_slice(),
+            timers: Vec::with_capacity(capacity as usize),
             armed_count: 0,
         }
     }
@@ -63,6 +68,10 @@ impl Wheel {
     /// Arms a timer that is not armed. A time that has passed fires at the next [`Self::pop`].
     pub fn arm(&mut self, index: u32, at_ns: Nanos) {
         debug_assert!(!self.is_armed(index), "timer {index} is armed already");
+        if self.timers.len() <= index as usize {
+            debug_assert!((index as usize) < self.timers.capacity(), "timer {index} has no place");
+            self.timers.resize(index as usize + 1, Timer::UNARMED);
+        }
         self.timers[index as usize].tick = at_ns.div_ceil(TICK_NS);
         self.link(index);
         self.armed_count += 1;
@@ -79,7 +88,7 @@ impl Wheel {
     /// Whether a timer is armed; one that fired is until it is popped.
     #[must_use]
     pub fn is_armed(&self, index: u32) -> bool {
-        self.timers[index as usize].list != UNARMED
+        self.timers.get(index as usize).is_some_and(|timer| timer.list != UNARMED)
     }
 
     /// Timers armed.

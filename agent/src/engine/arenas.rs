@@ -16,10 +16,12 @@ pub(super) const RECEIVE_BYTES: usize = 2048;
 /// Bytes that one discard throws away at most: what a burst leaves in a receive queue.
 pub(super) const BIN_BYTES: usize = 256 * 1024;
 
-/// The memory that operations point into. Never moved, never grown: boxes of fixed length.
+/// The memory that operations point into. Never moved: boxes of fixed length, and a vector that has
+/// room for all from the beginning.
 pub(super) struct Arenas {
-    /// One is replaced only while no operation of its target is under way.
-    targets: Box<[Option<TargetMemory>]>,
+    /// One is replaced only while no operation of its target is under way. Those that were never set
+    /// stand at the end, in memory that was never touched, or are not there yet.
+    targets: Vec<Option<TargetMemory>>,
     /// The requests of the first targets, one after the other: a box for each would cost more than
     /// many a request.
     requests: Box<[u8]>,
@@ -69,7 +71,9 @@ impl Arenas {
                 TargetMemory::new(endpoint, request, &mut settings)
             })
         };
-        let targets = places.iter().map(target).collect();
+        let mut targets = Vec::with_capacity(places.len());
+        let set = places.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        targets.extend(places[..set].iter().map(target));
         let buffers = (0..slots).map(|_| Buffer(UnsafeCell::new([0; RECEIVE_BYTES]))).collect();
         let bin = Box::new(UnsafeCell::new([0; BIN_BYTES]));
         Self { targets, requests: requests.into(), settings, buffers, bin }
@@ -94,7 +98,12 @@ impl Arenas {
     pub(super) fn set(&mut self, place: u32, endpoint: &Endpoint) {
         let request = Request::Own(endpoint.request.as_slice().into());
         let memory = TargetMemory::new(endpoint, request, &mut self.settings);
-        self.targets[place as usize] = Some(memory);
+        let place = place as usize;
+        assert!(place < self.targets.capacity(), "a vector that grows would move");
+        if self.targets.len() <= place {
+            self.targets.resize_with(place + 1, || None);
+        }
+        self.targets[place] = Some(memory);
     }
 }
 
