@@ -26,6 +26,8 @@ const TIMEOUT_NS: u64 = 1_000_000_000;
 /// Operations of a chain at most.
 const CHAIN: usize = 6;
 const WANTED: usize = 64;
+/// From one target to the next: as spread as a schedule has them, which is not in memory's order.
+const STRIDE: usize = 7919;
 const BATCH: Duration = Duration::from_micros(200);
 const LINGER: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
 static RST: libc::linger = LINGER;
@@ -228,7 +230,7 @@ impl Loop {
 
     fn start(&mut self, slot: u32) -> Result<()> {
         let target = self.next_target;
-        self.next_target = (target + 1) % self.addresses.len();
+        self.next_target = (target + STRIDE) % self.addresses.len();
         let place = DestinationSlot::try_from_slot_target(slot).expect("slots are few");
         let linked = |entry: squeue::Entry| {
             let flags = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;

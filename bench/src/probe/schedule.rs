@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::bare::{self, Sockets};
 use super::prober;
 use super::targets::Kind;
 use super::{Stage, rounded};
@@ -18,6 +19,10 @@ const WARM_UP: Duration = Duration::from_secs(3);
 /// Lateness at most, for 999 of 1000.
 const LATENESS_NS_MAX: u64 = 5_000_000;
 
+/// What the machine lets the bare loop do is looked at in spells as long as a backlog takes to grow.
+const SPELL: Duration = Duration::from_millis(50);
+const SPELLS: usize = 60;
+
 /// How full a core is in the second measurement, in percent of the bare loop's ceiling.
 const LOAD_PERCENT: f64 = 70.0;
 
@@ -28,21 +33,15 @@ const LOAD_PERCENT: f64 = 70.0;
 /// When it ends.
 pub(super) fn measure(stage: &Stage, report: &mut Report, ceiling: f64) -> Result<()> {
     let count = stage.extent.schedule_targets;
-    measure_one(stage, report, count, "schedule", ceiling)?;
+    measure_one(stage, report, count, "schedule")?;
     let lesser = (ceiling * LOAD_PERCENT / 100_000.0) as u32 * 1000;
     if (1..count).contains(&lesser) {
-        measure_one(stage, report, lesser, "schedule_with_room", ceiling)?;
+        measure_one(stage, report, lesser, "schedule_with_room")?;
     }
     Ok(())
 }
 
-fn measure_one(
-    stage: &Stage,
-    report: &mut Report,
-    count: u32,
-    name: &str,
-    ceiling: f64,
-) -> Result<()> {
+fn measure_one(stage: &Stage, report: &mut Report, count: u32, name: &str) -> Result<()> {
     let what = (count, Kind::Http);
     let (own, gauge) = prober::start(&stage.home, stage.cpu, what, INTERVAL_NS, IN_FLIGHT)?;
     own.resume()?;
@@ -56,6 +55,9 @@ fn measure_one(
     let window = own.watch(&stage.farm, Duration::from_millis(500))?;
     let seen = gauge.seen();
     own.stop()?;
+    let (ceiling, lowest) = bare_ceiling(stage, what)?;
+    report.figure(format!("{name}_bare_ceiling"), ceiling);
+    report.figure(format!("{name}_bare_lowest"), lowest);
 
     let probes = after.1 - before.1;
     let late = |quantile| seen.lateness_ns.value_at_quantile(quantile);
@@ -96,10 +98,26 @@ fn measure_one(
     if !kept {
         // A machine that others use as well is late for their reasons.
         report.notes.push(format!(
-            "the schedule was NOT kept; the bare loop's ceiling here is {ceiling:.0} probes per \
-             CPU-second, {count} are due"
+            "the schedule was NOT kept; {count} probes/s are due, and the bare loop right after it \
+             does {ceiling} at full speed, {lowest} in the worst of {SPELLS} spells of {SPELL:?}"
         ));
     }
     report.figure(format!("{name}_kept"), kept);
     Ok(())
+}
+
+/// Probes a second of the bare loop at full speed over as many targets, now: a machine that others
+/// use as well is another one a minute later. The median of many spells, and the worst of them.
+fn bare_ceiling(stage: &Stage, what: (u32, Kind)) -> Result<(u64, u64)> {
+    let bare = bare::start(&stage.home, stage.cpu, what, super::IN_FLIGHT, Sockets::Kept)?;
+    bare.window(&stage.farm, SPELL)?;
+    bare.resume()?;
+    let mut spells = Vec::with_capacity(SPELLS);
+    for _ in 0..SPELLS {
+        let spell = bare.watch(&stage.farm, SPELL)?;
+        spells.push(spell.probes(false) * 1_000_000_000 / spell.wall_ns);
+    }
+    bare.stop()?;
+    spells.sort_unstable();
+    Ok((spells[SPELLS / 2], spells[0]))
 }
