@@ -159,6 +159,10 @@ fn size(name: &str, slots: u32) -> Option<u32> {
 fn pin(object: &mut Object) -> Result<Board> {
     let directory = Path::new("/sys/fs/bpf/bench");
     let maps = directory.join(MAPS_FOLDER);
+    if maps.exists() {
+        // Of a measurement before this one.
+        fs::remove_dir_all(&maps)?;
+    }
     fs::create_dir_all(&maps)?;
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
