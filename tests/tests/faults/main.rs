@@ -6,6 +6,8 @@
 
 /// The wall clock jumps by a day.
 mod clock;
+/// The agent stands still for a while.
+mod frozen;
 /// No port is left to connect from.
 mod ports;
 

@@ -94,8 +94,8 @@ fn package_keeps_what_the_operator_wrote_and_takes_steering_along_when_it_goes()
     let root = Root::new("package");
     root.share_kernel_mounts();
     let package = package();
-    check_contents(&package);
-    std::fs::copy(&package, root.path("sickbay.deb")).unwrap();
+    check_contents(package);
+    std::fs::copy(package, root.path("sickbay.deb")).unwrap();
     root.run(&["dpkg", "--install", "/sickbay.deb"]);
     check_installed(&root);
 

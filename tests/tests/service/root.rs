@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use nix::mount::{MsFlags, mount};
 use sickbay_lab::agent::binary;
-use sickbay_lab::clock::monotonic_ns;
 use sickbay_lab::private;
 
 /// This machine's root under a layer of memory. The mounts go with the private environment.
@@ -63,9 +63,14 @@ impl Root {
     }
 }
 
-/// Packs the binary that the tests run, which has the object in it as the release has.
-pub(crate) fn package() -> PathBuf {
-    let output = private::scratch().join(format!("dist-{}", monotonic_ns()));
+/// The binary that the tests run, packed once; it has the object in it as the release has.
+pub(crate) fn package() -> &'static Path {
+    static PACKAGE: OnceLock<PathBuf> = OnceLock::new();
+    PACKAGE.get_or_init(pack)
+}
+
+fn pack() -> PathBuf {
+    let output = private::scratch().join("dist");
     let binary = binary().unwrap();
     let xtask = binary.with_file_name("xtask");
     let mut command = Command::new(xtask);

@@ -85,7 +85,7 @@ pub(crate) const SUITES: [Suite; 11] = [
     },
     Suite {
         name: "discovery",
-        what: "files, names and a watched configuration; 200 reloads at 10,000 targets",
+        what: "files, names and a watched configuration; 300 reloads at 10,000 targets",
         budget: Duration::from_secs(420),
         members: Members::Named(&["discovery"]),
     },
