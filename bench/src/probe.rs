@@ -36,8 +36,8 @@ fresh connection and, for HTTP, a whole response that the farm gave; its CPU tim
 subject's user and system time, with the softirqs that run in it, so the TCP stack's and the \
 farm's own part are in every subject's figure alike. sickbay's engine closes by RST, as by \
 default, and its sink counts and publishes nothing. The bare loop does what the engine asks of the \
-kernel and decides nothing, and goes over its targets as spread in memory as a schedule has them; beside it one \
-that makes a socket for each probe, as all others do.";
+kernel and decides nothing, and goes over its targets as spread in memory as a schedule has them; \
+beside it one that makes a socket for each probe, as all others do.";
 
 /// Probes in flight of those that keep a number of them.
 const IN_FLIGHT: u32 = 128;

@@ -69,7 +69,7 @@ impl Wheel {
     pub fn arm(&mut self, index: u32, at_ns: Nanos) {
         debug_assert!(!self.is_armed(index), "timer {index} is armed already");
         if self.timers.len() <= index as usize {
-            debug_assert!((index as usize) < self.timers.capacity(), "timer {index} has no place");
+            assert!((index as usize) < self.timers.capacity(), "timer {index} has no place");
             self.timers.resize(index as usize + 1, Timer::UNARMED);
         }
         self.timers[index as usize].tick = at_ns.div_ceil(TICK_NS);

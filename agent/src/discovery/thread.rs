@@ -1,7 +1,6 @@
 //! The thread that looks at all sources: one task for the files, one for each name.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,18 +9,13 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::sync::watch::{Receiver, Sender, channel};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, spawn};
 use tokio::time::sleep;
 
 use super::resolver::Resolver;
 use super::watch::{Remembered, Watched, look_on};
 use super::{Blackboard, Question, Source, Sourced, dns, kept};
 use crate::fleet::{Dns, Fleet};
-
-/// Whatever breaks down is begun again after so long.
-const PAUSE: Duration = Duration::from_secs(1);
-/// What is said of a source meanwhile.
-const BROKE: &str = "looking at it broke down, which is a bug of sickbay's; it is looked at again";
 
 /// What is looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,11 +101,9 @@ impl Discovery {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let (sender, receiver) = channel(Arc::new(wanted));
         let board = Arc::clone(&self.board);
-        let thread = std::thread::Builder::new().name("discovery".to_owned()).spawn(move || {
-            let begin = move || attend(receiver.clone(), Arc::clone(&board));
-            let tell = || tracing::error!("sources: {BROKE}");
-            runtime.block_on(persevere(begin, tell, PAUSE));
-        })?;
+        let thread = std::thread::Builder::new()
+            .name("discovery".to_owned())
+            .spawn(move || runtime.block_on(attend(receiver, board)))?;
         self.running = Some(Running { wanted: sender, thread });
         Ok(())
     }
@@ -120,7 +112,7 @@ impl Discovery {
     pub fn rest(&mut self) {
         if let Some(Running { wanted, thread }) = self.running.take() {
             drop(wanted);
-            // It has nothing to say: whoever broke down in it was begun again.
+            // Had it panicked, that was printed there.
             let _ended = thread.join();
         }
     }
@@ -132,53 +124,13 @@ impl Drop for Discovery {
     }
 }
 
-/// Does it to its end. When it breaks down it tells so, and begins again: whoever looks at a source
-/// goes on looking. Dropping this future drops that one.
-async fn persevere<F>(begin: impl Fn() -> F, tell: impl Fn(), pause: Duration)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    loop {
-        let mut attempt = JoinSet::new();
-        attempt.spawn(begin());
-        match attempt.join_next().await {
-            Some(Err(error)) if error.is_panic() => tell(),
-            _ => return,
-        }
-        sleep(pause).await;
-    }
-}
-
-/// Looks at one name until it is dropped.
-async fn keep_asking(question: Question, wanted: Arc<Wanted>, board: Arc<Blackboard>) {
-    let tell = || {
-        board.tell(&Source::Name(question.clone()), Err(BROKE.to_owned()));
-    };
-    let begin = || ask(question.clone(), Arc::clone(&wanted), Arc::clone(&board));
-    persevere(begin, tell, PAUSE).await;
-}
-
-/// Looks at the files until it is dropped.
-async fn keep_looking(files: Vec<Watched>, remembered: Remembered, board: Arc<Blackboard>) {
-    let tell = || {
-        for file in &files {
-            file.fail(&board, BROKE);
-        }
-    };
-    let begin = || look_on(files.clone(), remembered.clone(), Arc::clone(&board));
-    persevere(begin, tell, PAUSE).await;
-}
-
 /// Has what is wanted looked at, until nothing is wanted any more.
 async fn attend(mut wanted: Receiver<Arc<Wanted>>, board: Arc<Blackboard>) {
-    // Who is told to stop is forgotten at the next change.
-    let mut tasks = JoinSet::new();
     let mut names: HashMap<Question, AbortHandle> = HashMap::new();
     let mut files: Option<(Vec<Watched>, AbortHandle)> = None;
     let mut dns = Dns::default();
     let remembered = Remembered::default();
     loop {
-        while tasks.try_join_next().is_some() {}
         let now = Arc::clone(&wanted.borrow_and_update());
         let asks_alike = dns == now.dns;
         names.retain(|question, task| {
@@ -191,7 +143,7 @@ async fn attend(mut wanted: Receiver<Arc<Wanted>>, board: Arc<Blackboard>) {
         dns = now.dns.clone();
         for question in now.names() {
             names.entry(question.clone()).or_insert_with(|| {
-                tasks.spawn(keep_asking(question.clone(), Arc::clone(&now), Arc::clone(&board)))
+                spawn(ask(question.clone(), Arc::clone(&now), Arc::clone(&board))).abort_handle()
             });
         }
         let doubted = board.take_doubted();
@@ -202,8 +154,8 @@ async fn attend(mut wanted: Receiver<Arc<Wanted>>, board: Arc<Blackboard>) {
                 task.abort();
             }
             let (remembered, board) = (remembered.clone(), Arc::clone(&board));
-            let task = tasks.spawn(keep_looking(wanted_files.clone(), remembered, board));
-            files = Some((wanted_files, task));
+            let task = spawn(look_on(wanted_files.clone(), remembered, board));
+            files = Some((wanted_files, task.abort_handle()));
         }
         if wanted.changed().await.is_err() {
             return;
@@ -234,28 +186,5 @@ async fn ask(question: Question, wanted: Arc<Wanted>, board: Arc<Blackboard>) {
         if failed {
             resolver = Resolver::new(&wanted.dns);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use super::*;
-
-    #[test]
-    fn whoever_breaks_down_is_begun_again_and_who_ends_is_not() {
-        let (begun, told) = (Arc::new(AtomicU32::new(0)), AtomicU32::new(0));
-        let begin = || {
-            let number = begun.fetch_add(1, Ordering::Relaxed);
-            async move { assert!(2 <= number, "as it is to be in this test") }
-        };
-        let tell = || {
-            told.fetch_add(1, Ordering::Relaxed);
-        };
-        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(persevere(begin, tell, Duration::ZERO));
-        let counts = (begun.load(Ordering::Relaxed), told.load(Ordering::Relaxed));
-        assert_eq!(counts, (3, 2));
     }
 }

@@ -58,19 +58,6 @@ impl Watched {
             }
         }
     }
-
-    /// Says what is wrong with looking at it.
-    pub(super) fn fail(&self, board: &Blackboard, what: &str) {
-        match self {
-            Self::Configuration(path) => {
-                tracing::error!("{}: {what}", crate::config::shown(path));
-            }
-            Self::List { path, may_be_empty } => {
-                let source = Source::File { path: path.clone(), may_be_empty: *may_be_empty };
-                board.tell(&source, Err(what.to_owned()));
-            }
-        }
-    }
 }
 
 /// The configuration file as it was acted upon last, whoever looks at it.
