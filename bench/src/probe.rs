@@ -31,7 +31,7 @@ mod targets;
 
 const METHOD: &str = "Every subject probes the synthetic farm (an XDP program behind a veth) from \
 one CPU, alone, at real-time priority; one at a time, in alternating short windows, ratios taken \
-within a round, medians over the rounds. Full speed: more is due than can be done. A probe is a \
+within a round, medians over the rounds. Full speed: a few percent more is due than the subject can do. A probe is a \
 fresh connection and, for HTTP, a whole response that the farm gave; its CPU time is the \
 subject's user and system time, with the softirqs that run in it, so the TCP stack's and the \
 farm's own part are in every subject's figure alike. sickbay's engine closes by RST, as by \
@@ -41,9 +41,6 @@ beside it one that makes a socket for each probe, as all others do.";
 
 /// Probes in flight of those that keep a number of them.
 const IN_FLIGHT: u32 = 128;
-/// How much more is due than the bare loop can do, in percent.
-const DEMAND_PERCENT: f64 = 105.0;
-
 /// How much is measured.
 struct Extent {
     rounds: usize,
@@ -112,7 +109,7 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
     let ceiling = compare(&stage, &mut report)?;
     for kind in [Kind::Http, Kind::Tcp] {
         for count in stage.extent.sizes {
-            full_speed(&stage, &mut report, (*count, kind), ceiling)?;
+            full_speed(&stage, &mut report, (*count, kind))?;
         }
     }
     schedule::measure(&stage, &mut report, ceiling)?;
@@ -126,7 +123,7 @@ fn compare(stage: &Stage, report: &mut Report) -> Result<f64> {
     let bare = bare::start(home, *cpu, what, IN_FLIGHT, Sockets::Kept)?;
     let fresh = bare::start(home, *cpu, what, IN_FLIGHT, Sockets::Fresh)?;
     let ceiling = bare.window(farm, extent.window)?.per_cpu_second(false);
-    let (own, _) = prober::start(home, *cpu, what, interval_ns(what.0, ceiling), IN_FLIGHT)?;
+    let (own, _) = prober::saturated(stage, what, ceiling)?;
     let tokio = baseline::start(home, *cpu, what, IN_FLIGHT)?;
     // Twice as much as each is known to be able to do.
     let haproxy_ms = (extent.haproxy_servers / 60).max(20);
@@ -188,19 +185,11 @@ fn promise_ratios(report: &mut Report) {
 }
 
 /// sickbay at full speed over so many targets, and the bare loop beside it.
-fn full_speed(
-    stage: &Stage,
-    report: &mut Report,
-    (count, kind): (u32, Kind),
-    ceiling: f64,
-) -> Result<()> {
+fn full_speed(stage: &Stage, report: &mut Report, (count, kind): (u32, Kind)) -> Result<()> {
     let Stage { home, farm, cpu, extent } = stage;
-    let faster = if kind.is_tcp() { 2.5 } else { 1.0 };
-    let interval_ns = interval_ns(count, ceiling * faster);
-    let (own, gauge) = prober::start(home, *cpu, (count, kind), interval_ns, IN_FLIGHT)?;
     let bare = bare::start(home, *cpu, (count, kind), IN_FLIGHT, Sockets::Kept)?;
-    // Every target once: what is touched for the first time is not what is measured.
-    own.window(farm, Duration::from_nanos(interval_ns).min(extent.window * 4))?;
+    let ceiling = bare.window(farm, extent.window)?.per_cpu_second(kind.is_tcp());
+    let (own, gauge) = prober::saturated(stage, (count, kind), ceiling)?;
     let (mut own_windows, mut bare_windows) = (Vec::new(), Vec::new());
     let mut enters = 0;
     let mut probes = 0;
@@ -229,11 +218,6 @@ fn full_speed(
         .promise(calls <= 0.3, || format!("{calls} system calls per probe at full rate ({name})"));
     own.stop()?;
     bare.stop()
-}
-
-/// The interval at which more is due than can be done.
-fn interval_ns(count: u32, ceiling: f64) -> u64 {
-    (f64::from(count) * 1e9 / (ceiling * DEMAND_PERCENT / 100.0)) as u64
 }
 
 fn row(
@@ -291,11 +275,5 @@ mod tests {
     fn median_is_the_middle_or_between_the_two() {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-    }
-
-    #[test]
-    fn interval_asks_for_more_than_the_ceiling() {
-        let due = 10_000.0 * 1e9 / interval_ns(10_000, 40_000.0) as f64;
-        assert!((41_999.0..42_001.0).contains(&due), "{due}");
     }
 }

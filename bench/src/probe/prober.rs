@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
@@ -12,8 +13,17 @@ use sickbay_core::plan::Nanos;
 use sickbay_core::prober::Prober;
 use sickbay_lab::namespace::Namespace;
 
+use super::Stage;
 use super::subject::Subject;
 use super::targets::{Kind, endpoints, plan};
+
+/// How much more is due than it can do, in percent ...
+const DEMAND_PERCENT: f64 = 105.0;
+/// ... and how much more is too much: a slot that comes while its target still waits for its probe
+/// costs as well, and would be counted among the costs of the probes that were made.
+const DEMAND_PERCENT_MAX: f64 = 112.0;
+/// Engines that are tried until the demand is right.
+const TRIES: u32 = 4;
 
 /// Longest lateness that is told apart.
 const LATENESS_NS_MAX: u64 = 60_000_000_000;
@@ -92,6 +102,36 @@ pub(crate) fn start(
     Ok((subject, gauge))
 }
 
+/// An engine of which a few percent more is asked than it can do, found out by trying from `guess`
+/// a second on, which is to be too much; every target has been probed.
+pub(crate) fn saturated(
+    stage: &Stage,
+    what: (u32, Kind),
+    guess: f64,
+) -> Result<(Subject, Arc<Gauge>)> {
+    let Stage { home, farm, cpu, extent } = stage;
+    let mut able = guess;
+    for left in (0..TRIES).rev() {
+        let interval_ns = interval_ns(what.0, able);
+        let (own, gauge) = start(home, *cpu, what, interval_ns, super::IN_FLIGHT)?;
+        // What is touched for the first time is not what is measured.
+        own.window(farm, Duration::from_nanos(interval_ns).min(extent.window * 4))?;
+        let window = own.window(farm, extent.window)?;
+        let asked = able * DEMAND_PERCENT / 100.0;
+        able = window.per_cpu_second(what.1.is_tcp());
+        if left == 0 || asked <= able * DEMAND_PERCENT_MAX / 100.0 {
+            return Ok((own, gauge));
+        }
+        own.stop()?;
+    }
+    unreachable!("the last try is taken as it is")
+}
+
+/// The interval at which a little more is due than can be done.
+fn interval_ns(count: u32, able: f64) -> Nanos {
+    (f64::from(count) * 1e9 / (able * DEMAND_PERCENT / 100.0)) as Nanos
+}
+
 struct Look {
     gauge: Arc<Gauge>,
     /// Slots that the prober has skipped so far.
@@ -127,5 +167,16 @@ impl Sink for Look {
             self.gauge.missed.fetch_add(skipped - self.skipped, Ordering::Relaxed);
         }
         self.skipped = skipped;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interval_asks_for_a_little_more_than_can_be_done() {
+        let due = 10_000.0 * 1e9 / interval_ns(10_000, 40_000.0) as f64;
+        assert!((41_999.0..42_001.0).contains(&due), "{due}");
     }
 }
