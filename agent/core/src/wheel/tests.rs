@@ -55,8 +55,12 @@ fn far_timers_come_down_the_levels() {
     // Just below, at and above each level's span, from a present that is no round number.
     let now = 123_456_789 * MS;
     let spans = (0..7).map(|level| 64_u64.pow(level));
-    let ahead: Vec<u64> =
-        spans.flat_map(|span| [span, span + 1, 63 * span, 64 * span - 1]).collect();
+    let levels = (0..5).map(|level| 1_024 * 64_u64.pow(level));
+    let ahead: Vec<u64> = spans
+        .chain(levels)
+        .chain([15_360, 16_384])
+        .flat_map(|span| [span, span + 1, 63 * span, 64 * span - 1])
+        .collect();
     let mut wheel = Wheel::new(ahead.len() as u32, now);
     for (index, &ticks) in (0..).zip(&ahead) {
         wheel.arm(index, now + ticks * MS);
@@ -76,6 +80,29 @@ fn far_timers_come_down_the_levels() {
         }
         assert_eq!(ahead[fired.unwrap() as usize], ticks);
     }
+}
+
+#[test]
+fn timer_of_a_usual_interval_stands_where_it_fires() {
+    // Wherever the present lies between two spans: nobody wakes before the timer's own tick.
+    for now in (0..3_000).step_by(37) {
+        for ticks in [1, 999, 1_000, 5_000, 15_000] {
+            let mut wheel = Wheel::new(1, now * MS);
+            wheel.arm(0, (now + ticks) * MS);
+            assert_eq!(wheel.next_wake(), (now + ticks) * MS, "{now} + {ticks}");
+        }
+    }
+}
+
+#[test]
+fn loop_that_sleeps_past_many_timers_takes_them_in_their_order() {
+    let ahead = [3, 900, 16_000, 17_000, 40_000, 5_000_000, 5_000_001];
+    let mut wheel = Wheel::new(ahead.len() as u32, 77 * MS);
+    for index in (0..ahead.len()).rev() {
+        wheel.arm(index as u32, (77 + ahead[index]) * MS);
+    }
+    let fired: Vec<u32> = std::iter::from_fn(|| wheel.pop(10_000_000 * MS)).collect();
+    assert_eq!(fired, (0..ahead.len() as u32).collect::<Vec<u32>>());
 }
 
 #[derive(Clone, Debug)]
