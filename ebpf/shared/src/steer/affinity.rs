@@ -172,8 +172,12 @@ pub(super) fn remember<M: Memory>(
         }
         Change::Write => write(memory, headers, found, backend, hash, now_ns),
         Change::Promote => {
+            // A copy of its own: were it the one that was found, that would be memory for every
+            // packet, zeroed by a loop over bytes where nothing is found.
+            let FlowEntry { seen_ns, backend, reserved } = found.entry;
+            let lasting = FlowEntry { seen_ns, backend, reserved };
             if !memory.spend(Purse::FlowInserts, now_ns)
-                || !memory.write_entry(flow, Store::Flows, &found.entry)
+                || !memory.write_entry(flow, Store::Flows, &lasting)
             {
                 return Entry::Refused;
             }
