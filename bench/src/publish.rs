@@ -24,7 +24,7 @@ use sickbay_shared::pod::Pod as _;
 
 use crate::report::Report;
 use crate::steer::kernel::{Kernel, map, program};
-use crate::steer::replay::{Replay, put_measured};
+use crate::steer::replay::Replay;
 use crate::steer::world::{Family, Packet, Slots, World, frame, mac_end};
 
 const METHOD: &str = "from just before a verdict is stored to the moment when the first packet that \
@@ -104,7 +104,7 @@ struct Witness {
 impl Witness {
     fn new(kernel: &Kernel) -> Result<Self> {
         let object = Replay::object()?;
-        put_measured(&object, &kernel.steering())?;
+        kernel.steering()?.put(&object, 0)?;
         let words = Mapped::of_map(map(&object, "WITNESSED").as_fd(), WORDS)?;
         Ok(Self { object, words })
     }

@@ -15,6 +15,8 @@ use sickbay_shared::abi;
 use sickbay_shared::limits::{FLOW_MARKS_LINES, GROUP_WORDS, POOL_BACKENDS_MAX, WORD_BACKENDS};
 use sickbay_shared::pod::Pod;
 
+use super::replay::Measured;
+
 /// Entries of the peer's map of flows, and of ours that last.
 pub(crate) const FLOWS: u32 = Sizes::FLOWS_DEFAULT;
 /// Entries of the map of flows that have sent a SYN and nothing else.
@@ -29,10 +31,14 @@ pub(crate) const PEER: &str = "sickbay_peer";
 const SERVICES: u32 = 8;
 const SHARDS: u32 = 1;
 
+/// Times that the steering program is loaded, and the one without the health test.
+const LOADS: usize = 4;
+
 /// Loaded objects, and the board over the maps.
 pub(crate) struct Kernel {
-    steering: Object,
-    untested: Object,
+    /// The first one's maps are all the others' too.
+    steering: Vec<Object>,
+    untested: Vec<Object>,
     peer: Object,
     board: Board,
 }
@@ -40,12 +46,16 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Loads everything, with tables of `slots` slots.
     pub(crate) fn load(slots: u32) -> Result<Self> {
-        let mut steering =
-            load("sickbay.bpf.o", |name| size(name, slots), &[abi::XDP_PROGRAM], None)?;
-        let untested = load("untested.bpf.o", |_| None, &[abi::XDP_PROGRAM], Some(&steering))?;
+        let programs = [abi::XDP_PROGRAM];
+        let mut first = load("sickbay.bpf.o", |name| size(name, slots), &programs, None)?;
+        let again = |file| load(file, |_| None, &programs, Some(&first));
+        let untested = (0..LOADS).map(|_| again("untested.bpf.o")).collect::<Result<_>>()?;
+        let more: Vec<Object> =
+            (1..LOADS).map(|_| again("sickbay.bpf.o")).collect::<Result<_>>()?;
         let peer =
             load("peer.bpf.o", |name| (name == "PEER_FLOWS").then_some(FLOWS), &[PEER], None)?;
-        let board = pin(&mut steering)?;
+        let board = pin(&mut first)?;
+        let steering = std::iter::once(first).chain(more).collect();
         Ok(Self { steering, untested, peer, board })
     }
 
@@ -55,23 +65,23 @@ impl Kernel {
     }
 
     /// The steering program.
-    pub(crate) fn steering(&self) -> ProgramMut<'_> {
-        program(&self.steering, abi::XDP_PROGRAM)
+    pub(crate) fn steering(&self) -> Result<Measured> {
+        Measured::new(self.steering.iter().map(|object| program(object, abi::XDP_PROGRAM)))
     }
 
     /// The steering program without the health test.
-    pub(crate) fn untested(&self) -> ProgramMut<'_> {
-        program(&self.untested, abi::XDP_PROGRAM)
+    pub(crate) fn untested(&self) -> Result<Measured> {
+        Measured::new(self.untested.iter().map(|object| program(object, abi::XDP_PROGRAM)))
     }
 
     /// The peer.
-    pub(crate) fn peer(&self) -> ProgramMut<'_> {
-        program(&self.peer, PEER)
+    pub(crate) fn peer(&self) -> Result<Measured> {
+        Measured::new([program(&self.peer, PEER)])
     }
 
     /// A map of the steering program.
     pub(crate) fn map(&self, name: &str) -> Map<'_> {
-        map(&self.steering, name)
+        map(&self.steering[0], name)
     }
 
     /// A map of the peer.

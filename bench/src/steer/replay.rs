@@ -1,5 +1,10 @@
 //! Runs of a program, each with the next flow's packet, and how long the fastest ones take.
+//!
+//! One replaying program for all that is measured, floor included: where the kernel put its code is
+//! the same for all then. Where it put theirs is not, and makes up to 5 ns of a packet's 60, another
+//! few each time that a program is loaded; so one that is compared closely is loaded several times.
 
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,13 +20,38 @@ pub(crate) const REPLAYED_MAX: u32 = 1 << 19;
 const BLOCK_PACKETS: u32 = 10_000;
 const REPLAY: &str = "sickbay_replay";
 
-/// A program under the replaying one, which has maps of its own.
+/// The replaying program, and its maps.
 pub(crate) struct Replay {
     object: Object,
     /// A program of a test-run of many packets is entered into the XDP dispatcher and taken out
     /// again (15 to 25 ms) unless it is there anyway, as the program of an interface.
     _attached: Link,
     frame: Vec<u8>,
+}
+
+/// A program that is measured, as often as it was loaded.
+pub(crate) struct Measured {
+    loaded: Vec<OwnedFd>,
+}
+
+impl Measured {
+    /// One that was loaded so many times.
+    pub(crate) fn new<'object>(
+        programs: impl IntoIterator<Item = ProgramMut<'object>>,
+    ) -> Result<Self> {
+        let descriptors = programs.into_iter().map(|program| program.as_fd().try_clone_to_owned());
+        Ok(Self { loaded: descriptors.collect::<Result<_, _>>()? })
+    }
+
+    /// Puts the program into the place where a replaying object calls it: as it was loaded first,
+    /// second and so on.
+    pub(crate) fn put(&self, object: &Object, turn: u32) -> Result<()> {
+        let loaded = &self.loaded[turn as usize % self.loaded.len()];
+        let fd = u32::try_from(loaded.as_raw_fd())?;
+        let place = map(object, "MEASURED");
+        place.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+        Ok(())
+    }
 }
 
 impl Replay {
@@ -36,27 +66,20 @@ impl Replay {
         kernel::load("replay.bpf.o", size, &programs, None)
     }
 
-    /// Replays packets to one of the replaying object's own programs.
-    pub(crate) fn of_own(name: &str, interface_index: i32) -> Result<Self> {
+    /// The replaying program, entered into the dispatcher by this interface.
+    pub(crate) fn new(interface_index: i32) -> Result<Self> {
         let object = Self::object()?;
-        measure_own(&object, name)?;
-        Self::attach(object, interface_index)
-    }
-
-    /// Replays packets to `measured`.
-    pub(crate) fn of(measured: &ProgramMut<'_>, interface_index: i32) -> Result<Self> {
-        let object = Self::object()?;
-        put_measured(&object, measured)?;
-        Self::attach(object, interface_index)
-    }
-
-    fn attach(object: Object, interface_index: i32) -> Result<Self> {
         let attached = object
             .progs_mut()
             .find(|program| program.name() == REPLAY)
             .context("no replaying program")?
             .attach_xdp(interface_index)?;
         Ok(Self { object, _attached: attached, frame: Vec::new() })
+    }
+
+    /// One of the replaying object's own programs.
+    pub(crate) fn own(&self, name: &str) -> Result<Measured> {
+        Measured::new([program(&self.object, name)])
     }
 
     /// From now on replays these flows, one after the other and again from the first.
@@ -69,14 +92,16 @@ impl Replay {
         Ok(())
     }
 
-    /// One packet; what the program returned.
-    pub(crate) fn run_once(&self) -> Result<u32> {
+    /// One packet to a program; what that returned.
+    pub(crate) fn run_once(&self, measured: &Measured) -> Result<u32> {
+        measured.put(&self.object, 0)?;
         self.run(1)
     }
 
     /// ns of each packet of a block, the call's own time shared among them: what does not belong to
-    /// the program is in the floor's block too.
-    pub(crate) fn block_ns(&self) -> Result<f64> {
+    /// the program is in the floor's block too. Another `turn`, another time that it was loaded.
+    pub(crate) fn block_ns(&self, measured: &Measured, turn: u32) -> Result<f64> {
+        measured.put(&self.object, turn)?;
         let start = Instant::now();
         self.run(BLOCK_PACKETS)?;
         Ok(start.elapsed().as_nanos() as f64 / f64::from(BLOCK_PACKETS))
@@ -91,24 +116,9 @@ impl Replay {
     }
 }
 
-/// Puts one of the object's own programs into the measured one's place.
-fn measure_own(object: &Object, name: &str) -> Result<()> {
-    put_measured(object, &program(object, name))
-}
-
-/// Puts a program into the measured one's place.
-pub(crate) fn put_measured(object: &Object, measured: &ProgramMut<'_>) -> Result<()> {
-    use std::os::fd::{AsFd as _, AsRawFd as _};
-    let fd = u32::try_from(measured.as_fd().as_raw_fd())?;
-    let place = map(object, "MEASURED");
-    place.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
-    Ok(())
-}
-
-/// Makes the n-th idle veth in this network namespace; its first end's index.
-pub(crate) fn idle_interface(number: u32) -> Result<i32> {
-    let (one, other) = (format!("idle{number}"), format!("idle{number}far"));
-    let words = ["link", "add", &one, "type", "veth", "peer", "name", &other];
+/// Makes an idle veth in this network namespace; its first end's index.
+pub(crate) fn idle_interface() -> Result<i32> {
+    let words = ["link", "add", "idle", "type", "veth", "peer", "name", "idlefar"];
     ensure!(std::process::Command::new("ip").args(words).status()?.success(), "no veth");
-    Ok(i32::try_from(nix::net::if_::if_nametoindex(one.as_str())?)?)
+    Ok(i32::try_from(nix::net::if_::if_nametoindex("idle")?)?)
 }
