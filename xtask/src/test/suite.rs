@@ -31,6 +31,8 @@ enum Members {
     Unprivileged,
     /// The privileged programs of these names.
     Named(&'static [&'static str]),
+    /// The same of programs that take times.
+    Measuring(&'static [&'static str]),
     /// Privileged programs that no other suite names.
     OtherPrivileged,
     /// Those that run once more, under the oldest kernel that is supported.
@@ -99,7 +101,7 @@ pub(crate) const SUITES: [Suite; 11] = [
         name: "scale",
         what: "10,000 targets on one core",
         budget: Duration::from_secs(180),
-        members: Members::Named(&["scale"]),
+        members: Members::Measuring(&["scale"]),
     },
     Suite {
         name: "bench",
@@ -142,8 +144,8 @@ impl Suite {
     }
 
     /// Whether it takes times, so that nothing may run beside it.
-    pub(crate) fn measures(&self) -> bool {
-        self.is_of_benches() || self.name == "scale"
+    pub(crate) const fn measures(&self) -> bool {
+        matches!(self.members, Members::Benches(_) | Members::Measuring(_))
     }
 
     /// Runs the suite's programs one after the other, one test at a time where they need a kernel;
@@ -191,10 +193,13 @@ impl Suite {
         match self.members {
             Members::Unprivileged => !program.privileged,
             Members::OldestKernel | Members::Benches(_) => false,
-            Members::Named(names) => program.privileged && names.contains(&program.name.as_str()),
+            Members::Named(names) | Members::Measuring(names) => {
+                program.privileged && names.contains(&program.name.as_str())
+            }
             Members::OtherPrivileged => {
                 let named = |suite: &Suite| {
-                    matches!(suite.members, Members::Named(_)) && suite.has(program)
+                    matches!(suite.members, Members::Named(_) | Members::Measuring(_))
+                        && suite.has(program)
                 };
                 program.privileged && !SUITES.iter().any(named)
             }
