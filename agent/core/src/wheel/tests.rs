@@ -105,6 +105,21 @@ fn loop_that_sleeps_past_many_timers_takes_them_in_their_order() {
     assert_eq!(fired, (0..ahead.len() as u32).collect::<Vec<u32>>());
 }
 
+#[test]
+fn timer_at_the_end_of_time_waits_for_it() {
+    for now in [0, 77 * MS, Nanos::MAX / 2] {
+        let mut wheel = Wheel::new(2, now);
+        wheel.arm(0, Nanos::MAX);
+        wheel.arm(1, Nanos::MAX - 2 * MS);
+        assert!(wheel.next_wake() <= Nanos::MAX - 2 * MS);
+        assert_eq!(wheel.pop(Nanos::MAX - 4 * MS), None);
+        assert_eq!(wheel.pop(Nanos::MAX), Some(1));
+        assert_eq!(wheel.pop(Nanos::MAX), None, "its tick ends after the last ns");
+        wheel.disarm(0);
+        assert_eq!((wheel.armed_count(), wheel.next_wake()), (0, Nanos::MAX));
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Arm(u32, u64),
