@@ -31,16 +31,17 @@ mod targets;
 
 const METHOD: &str = "Every subject probes the synthetic farm (an XDP program behind a veth) from \
 one CPU, alone, at real-time priority; one at a time, in alternating short windows, ratios taken \
-within a round, medians over the rounds. Full speed: a few percent more is due than the subject can do. A probe is a \
-fresh connection and, for HTTP, a whole response that the farm gave; its CPU time is the \
-subject's user and system time, with the softirqs that run in it, so the TCP stack's and the \
-farm's own part are in every subject's figure alike. sickbay's engine closes by RST, as by \
+within a round, medians over the rounds. Full speed: of sickbay a few percent more is asked than \
+it can do. A probe is a fresh connection and, for HTTP, a whole response that the farm gave; its CPU \
+time is the subject's user and system time, with the softirqs that run in it, so the TCP stack's and \
+the farm's own part are in every subject's figure alike. sickbay's engine closes by RST, as by \
 default, and its sink counts and publishes nothing. The bare loop does what the engine asks of the \
 kernel and decides nothing, and goes over its targets as spread in memory as a schedule has them; \
 beside it one that makes a socket for each probe, as all others do.";
 
 /// Probes in flight of those that keep a number of them.
 const IN_FLIGHT: u32 = 128;
+
 /// How much is measured.
 struct Extent {
     rounds: usize,

@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Runs the workload.
 pub(crate) fn run(quick: bool) -> Result<Report> {
     let seen_by_meter = meter::measure()?;
-    let kernel = Kernel::load(TABLE_SLOTS)?;
+    let kernel = Kernel::load(TABLE_SLOTS, 1)?;
     let world = World::of_slots(&kernel, 2, TABLE_SLOTS)?;
     world.limit_inserts(0)?;
     let flow = world.flows(Family::V4, Packet::Syn, Slots::HalfWay, 1, 0)?;

@@ -5,9 +5,9 @@
 //! and tail-calls the program that is measured, all by test-runs of 10,000 packets. The same with a
 //! program that does nothing is the floor. Blocks of both take turns; the figure is the fastest of
 //! the one less the fastest of the other, because a busy machine only ever adds. Where the kernel puts
-//! a program's code adds too, so the steering program is loaded four times, and its blocks go round. One flow alone
-//! flatters every program that remembers flows, so each case is measured with 10,000 too, and those
-//! that enter flows with more flows than the map holds.
+//! a program's code adds too, so the steering program is loaded four times, and its blocks go round.
+//! One flow alone flatters every program that remembers flows, so each case is measured with 10,000
+//! too, and those that enter flows with more flows than the map holds.
 
 /// The cases: what is sent, to which tables, and what must become of it.
 mod cases;
@@ -37,6 +37,8 @@ use world::{Family, World, any_flows, frame};
 const METHOD: &str = "ns a packet by test-run of sickbay_xdp (mode dsr, XDP_TX): the fastest of many \
                       blocks of 10,000 packets, less the fastest of a program that does nothing; \
                       real-time priority on one CPU; rotated = 10,000 flows, hot = one";
+/// Times that what is compared is loaded.
+const LOADS: usize = 4;
 /// Flows that take turns, when not one.
 const ROTATED: u32 = 10_000;
 /// Backends of a pool, where another number is not the point.
@@ -72,7 +74,7 @@ fn measure(quick: bool) -> Result<Report> {
     let (cpu, _) = two_cpus()?;
     let sizes: &[u32] = if quick { &[10, 10_000] } else { &SIZES };
     let largest = sizes.iter().copied().max().context("a size")?;
-    let kernel = Kernel::load(table_slots(largest))?;
+    let kernel = Kernel::load(table_slots(largest), LOADS)?;
     peer::put_tables(&kernel)?;
     let mut bench = Bench::new(&kernel, if quick { 30 } else { 150 })?;
     occupy(cpu)?;

@@ -17,12 +17,12 @@ use super::Stage;
 use super::subject::Subject;
 use super::targets::{Kind, endpoints, plan};
 
-/// How much more is due than it can do, in percent ...
-const DEMAND_PERCENT: f64 = 105.0;
-/// ... and how much more is too much: a slot that comes while its target still waits for its probe
-/// costs as well, and would be counted among the costs of the probes that were made.
-const DEMAND_PERCENT_MAX: f64 = 112.0;
-/// Engines that are tried until the demand is right.
+/// How much is asked of an engine at full speed, as a share of what it can do ...
+const DEMAND: f64 = 1.05;
+/// ... and what is taken for right. Less, and it has time to rest; more, and slots that come while
+/// their targets still wait for a probe cost as well, and are counted among the costs of the probes.
+const DEMAND_RIGHT: std::ops::RangeInclusive<f64> = 1.0..=1.12;
+/// Engines that are tried until the demand is right; the last one is taken as it is.
 const TRIES: u32 = 4;
 
 /// Longest lateness that is told apart.
@@ -102,34 +102,34 @@ pub(crate) fn start(
     Ok((subject, gauge))
 }
 
-/// An engine of which a few percent more is asked than it can do, found out by trying from `guess`
-/// a second on, which is to be too much; every target has been probed.
+/// An engine of which a little more is asked than it can do, found out by trying, first with what is
+/// a little more than `guess` probes a second.
 pub(crate) fn saturated(
     stage: &Stage,
     what: (u32, Kind),
     guess: f64,
 ) -> Result<(Subject, Arc<Gauge>)> {
     let Stage { home, farm, cpu, extent } = stage;
-    let mut able = guess;
-    for left in (0..TRIES).rev() {
-        let interval_ns = interval_ns(what.0, able);
+    let mut asked = guess * DEMAND;
+    let mut tries = 1;
+    loop {
+        let interval_ns = interval_ns(what.0, asked);
         let (own, gauge) = start(home, *cpu, what, interval_ns, super::IN_FLIGHT)?;
         // What is touched for the first time is not what is measured.
         own.window(farm, Duration::from_nanos(interval_ns).min(extent.window * 4))?;
-        let window = own.window(farm, extent.window)?;
-        let asked = able * DEMAND_PERCENT / 100.0;
-        able = window.per_cpu_second(what.1.is_tcp());
-        if left == 0 || asked <= able * DEMAND_PERCENT_MAX / 100.0 {
+        let able = own.window(farm, extent.window)?.per_cpu_second(what.1.is_tcp());
+        if tries == TRIES || DEMAND_RIGHT.contains(&(asked / able)) {
             return Ok((own, gauge));
         }
         own.stop()?;
+        asked = able * DEMAND;
+        tries += 1;
     }
-    unreachable!("the last try is taken as it is")
 }
 
-/// The interval at which a little more is due than can be done.
-fn interval_ns(count: u32, able: f64) -> Nanos {
-    (f64::from(count) * 1e9 / (able * DEMAND_PERCENT / 100.0)) as Nanos
+/// The interval at which so many targets ask for so many probes a second.
+fn interval_ns(count: u32, asked: f64) -> Nanos {
+    (f64::from(count) * 1e9 / asked) as Nanos
 }
 
 struct Look {
@@ -167,16 +167,5 @@ impl Sink for Look {
             self.gauge.missed.fetch_add(skipped - self.skipped, Ordering::Relaxed);
         }
         self.skipped = skipped;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interval_asks_for_a_little_more_than_can_be_done() {
-        let due = 10_000.0 * 1e9 / interval_ns(10_000, 40_000.0) as f64;
-        assert!((41_999.0..42_001.0).contains(&due), "{due}");
     }
 }

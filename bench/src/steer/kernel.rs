@@ -31,9 +31,6 @@ pub(crate) const PEER: &str = "sickbay_peer";
 const SERVICES: u32 = 8;
 const SHARDS: u32 = 1;
 
-/// Times that the steering program is loaded, and the one without the health test.
-const LOADS: usize = 4;
-
 /// Loaded objects, and the board over the maps.
 pub(crate) struct Kernel {
     /// The first one's maps are all the others' too.
@@ -44,14 +41,15 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Loads everything, with tables of `slots` slots.
-    pub(crate) fn load(slots: u32) -> Result<Self> {
+    /// Loads everything, with tables of `slots` slots; the steering program, and the one without the
+    /// health test, so many times.
+    pub(crate) fn load(slots: u32, loads: usize) -> Result<Self> {
         let programs = [abi::XDP_PROGRAM];
         let mut first = load("sickbay.bpf.o", |name| size(name, slots), &programs, None)?;
         let again = |file| load(file, |_| None, &programs, Some(&first));
-        let untested = (0..LOADS).map(|_| again("untested.bpf.o")).collect::<Result<_>>()?;
+        let untested = (0..loads).map(|_| again("untested.bpf.o")).collect::<Result<_>>()?;
         let more: Vec<Object> =
-            (1..LOADS).map(|_| again("sickbay.bpf.o")).collect::<Result<_>>()?;
+            (1..loads).map(|_| again("sickbay.bpf.o")).collect::<Result<_>>()?;
         let peer =
             load("peer.bpf.o", |name| (name == "PEER_FLOWS").then_some(FLOWS), &[PEER], None)?;
         let board = pin(&mut first)?;

@@ -1,8 +1,8 @@
 //! Runs of a program, each with the next flow's packet, and how long the fastest ones take.
 //!
 //! One replaying program for all that is measured, floor included: where the kernel put its code is
-//! the same for all then. Where it put theirs is not, and makes up to 5 ns of a packet's 60, another
-//! few each time that a program is loaded; so one that is compared closely is loaded several times.
+//! the same for all then. Where it put theirs differs with each load, by up to 5 ns of a packet's 60; so
+//! what is compared closely is loaded several times.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::Instant;
@@ -14,8 +14,9 @@ use sickbay_shared::pod::Pod as _;
 use super::kernel::{self, EMBRYONIC, map, program};
 use super::world::Family;
 
-/// Flows that can take turns.
-pub(crate) const REPLAYED_MAX: u32 = 1 << 19;
+/// Flows that can take turns. The floor's blocks pass over every other one, and those that are left
+/// are still more than any map of flows holds: by its next turn, a flow has lost its entry.
+pub(crate) const REPLAYED_MAX: u32 = 1 << 20;
 /// Packets of a block: some ms.
 const BLOCK_PACKETS: u32 = 10_000;
 const REPLAY: &str = "sickbay_replay";
