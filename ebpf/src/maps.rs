@@ -6,9 +6,9 @@ use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 use sickbay_shared::abi::{
-    Backend, BackendCounters, Budget, FlowEntry, FlowKeyV4, FlowKeyV6, FlowMarks, FragmentEntry,
-    FragmentKey, GlobalCounters, Header, Heartbeat, Pool, Service, ServiceCounters, ServiceKey,
-    Slot, TargetRecord,
+    Backend, BackendCounters, Budget, EmbryonicLine, FlowEntry, FlowKeyV4, FlowKeyV6, FlowMarks,
+    FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat, Pool, Service, ServiceCounters,
+    ServiceKey, Slot, TargetRecord,
 };
 
 /// An array that the agent maps into its memory.
@@ -57,6 +57,9 @@ pub(crate) static FLOWS_V6: LruHashMap<FlowKeyV6, FlowEntry, 64> = LruHashMap::n
 pub(crate) static EMBRYONIC_V4: LruHashMap<FlowKeyV4, FlowEntry, 64> = LruHashMap::new();
 #[btf_map]
 pub(crate) static EMBRYONIC_V6: LruHashMap<FlowKeyV6, FlowEntry, 64> = LruHashMap::new();
+/// Not in use yet.
+#[btf_map]
+pub(crate) static EMBRYONIC: Mapped<EmbryonicLine> = Mapped::new();
 #[btf_map]
 pub(crate) static EMBRYONIC_SEEN: Array<u64, 1> = Array::new();
 #[btf_map]

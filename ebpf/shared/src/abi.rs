@@ -83,6 +83,9 @@ pub const FLOWS_V6: &str = "FLOWS_V6";
 pub const EMBRYONIC_V4: &str = "EMBRYONIC_V4";
 /// LRU_HASH of [`FlowKeyV6`] to [`FlowEntry`], likewise.
 pub const EMBRYONIC_V6: &str = "EMBRYONIC_V6";
+/// ARRAY of [`EmbryonicLine`], mmapable: what is to take the place of both, found by
+/// [`embryonic`](crate::embryonic). In the object, so that it can be upgraded from; not in use yet.
+pub const EMBRYONIC: &str = "EMBRYONIC";
 /// ARRAY of one u64: when an entry was last put or stamped in [`EMBRYONIC_V4`] or its like, by the
 /// monotonic coarse clock, in ns. While that is longer ago than such an entry lives
 /// ([`EMBRYONIC_LIFE_NS`](crate::limits::EMBRYONIC_LIFE_NS)), no packet looks there.

@@ -14,6 +14,8 @@ pub mod abi;
 pub mod budget;
 /// Counters: which of them a packet moves, as a function of what was decided of it.
 pub mod counters;
+/// Entries of SYNs: an array of lines, whose entries give way to one another.
+pub mod embryonic;
 /// Explaining: the decision over the live tables, with what it found, without leaving a trace.
 pub mod explain;
 /// The lab's synthetic farm: what a backend of it does.

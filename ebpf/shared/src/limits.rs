@@ -48,6 +48,14 @@ pub const EMBRYONIC_LIFE_NS: u64 = 60_000_000_000;
 /// A fragment that comes this much later than its datagram's first is another datagram's: the rest
 /// of one follows at once, and identifications come round again.
 pub const FRAGMENT_NS: u64 = 5_000_000_000;
+/// Bits of a flow's tag that find its line in [`EMBRYONIC`](crate::abi::EMBRYONIC).
+pub const EMBRYONIC_LINE_BITS: u32 = 14;
+/// Elements of [`EMBRYONIC`](crate::abi::EMBRYONIC): 1 MiB.
+pub const EMBRYONIC_LINES: u32 = 1 << EMBRYONIC_LINE_BITS;
+/// Entries in one line of it, which give way to each other and to nobody else. Of 10,000 diverted
+/// SYNs a second whose next packet comes after 100 ms, one in two million loses its entry to four
+/// younger ones.
+pub const EMBRYONIC_WAYS: usize = 4;
 /// Bits of a flow's hash that find its byte in [`FLOW_MARKS`](crate::abi::FLOW_MARKS). The first
 /// ones, as those that find its slot: so flows of one slot have few bytes among them, and a flood
 /// that is diverted marks no more than the sick ones' share of all.

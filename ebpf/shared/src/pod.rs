@@ -2,10 +2,10 @@
 #![expect(unsafe_code, reason = "a map's value is bytes; these types are nothing else")]
 
 use crate::abi::{
-    AddressPrefixKey, Backend, BackendCounters, BackendRef, Budget, DropRecord, Explanation, Facts,
-    FlowEntry, FlowKeyV4, FlowKeyV6, FlowMarks, FragmentEntry, FragmentKey, GlobalCounters, Header,
-    Heartbeat, Pool, PortPrefixKey, Service, ServiceCounters, ServiceKey, Slot, TargetRecord,
-    Verdict,
+    AddressPrefixKey, Backend, BackendCounters, BackendRef, Budget, DropRecord, EmbryonicEntry,
+    EmbryonicLine, Explanation, Facts, FlowEntry, FlowKeyV4, FlowKeyV6, FlowMarks, FragmentEntry,
+    FragmentKey, GlobalCounters, Header, Heartbeat, Pool, PortPrefixKey, Service, ServiceCounters,
+    ServiceKey, Slot, TargetRecord, Verdict,
 };
 
 /// A type that is nothing but its bytes.
@@ -49,6 +49,15 @@ pod!(
     Header, Heartbeat, Pool, ServiceKey, Service, Backend, FlowKeyV4, FlowKeyV6, FlowEntry,
     FlowMarks
 );
-pod!(AddressPrefixKey, PortPrefixKey, FragmentKey, FragmentEntry, Budget, DropRecord);
+pod!(
+    EmbryonicEntry,
+    EmbryonicLine,
+    AddressPrefixKey,
+    PortPrefixKey,
+    FragmentKey,
+    FragmentEntry,
+    Budget,
+    DropRecord
+);
 pod!(Explanation, Facts, Verdict);
 pod!(TargetRecord, ServiceCounters, BackendCounters, GlobalCounters);

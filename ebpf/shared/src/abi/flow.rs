@@ -3,6 +3,7 @@
 use core::mem::size_of;
 
 use super::BackendRef;
+use crate::limits::EMBRYONIC_WAYS;
 
 /// An IPv4 flow as its packets name it.
 #[repr(C)]
@@ -50,6 +51,28 @@ pub struct FlowEntry {
     pub backend: BackendRef,
     /// Zero.
     pub reserved: u32,
+}
+
+/// A SYN's entry. What names its flow is its [`tag`](crate::embryonic::tag), which is
+/// [`Self::check`] ^ [`Self::whom`]: two words of two different stores have another one, so that a
+/// reader sees both of one or none (Hyatt and Mann, "A lockless transposition-table implementation
+/// for parallel search", ICGA 25(1), 2002).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EmbryonicEntry {
+    /// The tag ^ [`Self::whom`].
+    pub check: u64,
+    /// The backend (low 32 bits), and when the SYN came, in
+    /// [`TICK_BITS`](crate::embryonic::TICK_BITS); 0 = no entry.
+    pub whom: u64,
+}
+
+/// The entries of flows whose tags lead here: one cache line.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EmbryonicLine {
+    /// In no order.
+    pub ways: [EmbryonicEntry; EMBRYONIC_WAYS],
 }
 
 /// Whether flows of some hashes have been given entries: a cache line of bytes, one for each range.
@@ -110,6 +133,8 @@ const _: () = {
     assert!(size_of::<FlowKeyV4>() == 16);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<FlowEntry>() == 16);
+    assert!(size_of::<EmbryonicEntry>() == 16);
+    assert!(size_of::<EmbryonicLine>() == 64);
     assert!(size_of::<FlowMarks>() == 64);
     assert!(size_of::<FragmentKey>() == 40);
     assert!(size_of::<FragmentEntry>() == 16);
