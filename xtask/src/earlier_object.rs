@@ -3,7 +3,8 @@
 //!
 //! It is kept in the project, and not built by the tests: a shallow clone has no earlier commit, and
 //! an object stays what it was whatever compiler comes later. Made anew when the ABI's major changes,
-//! since another major is refused, and with every release.
+//! since another major is refused, before a map joins the ABI, of a commit whose object has it, and
+//! with every release.
 
 use std::fs;
 use std::path::{Path, PathBuf};
