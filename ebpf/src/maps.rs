@@ -54,11 +54,6 @@ pub(crate) static FLOWS_V4: LruHashMap<FlowKeyV4, FlowEntry, 64> = LruHashMap::n
 #[btf_map]
 pub(crate) static FLOWS_V6: LruHashMap<FlowKeyV6, FlowEntry, 64> = LruHashMap::new();
 #[btf_map]
-pub(crate) static EMBRYONIC_V4: LruHashMap<FlowKeyV4, FlowEntry, 64> = LruHashMap::new();
-#[btf_map]
-pub(crate) static EMBRYONIC_V6: LruHashMap<FlowKeyV6, FlowEntry, 64> = LruHashMap::new();
-/// Not in use yet.
-#[btf_map]
 pub(crate) static EMBRYONIC: Mapped<EmbryonicLine> = Mapped::new();
 #[btf_map]
 pub(crate) static EMBRYONIC_SEEN: Array<u64, 1> = Array::new();

@@ -44,7 +44,7 @@ static WITNESSED: Array<u64, 32, { BPF_F_MMAPABLE as usize }> = Array::new();
 /// The program that is measured.
 #[btf_map]
 static MEASURED: ProgramArray<1> = ProgramArray::new();
-/// As large as the map of embryonic flows.
+/// What the usual way would keep SYNs' entries in.
 #[btf_map]
 static INSERTED: LruHashMap<FlowKeyV4, FlowEntry, 64> = LruHashMap::new();
 

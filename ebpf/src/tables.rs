@@ -5,6 +5,8 @@
 pub(crate) mod calls;
 /// Counters.
 mod counters;
+/// Entries of SYNs.
+mod embryonic;
 /// Entries, budgets and records: what the decision leaves behind.
 mod memory;
 
@@ -17,10 +19,11 @@ use sickbay_shared::abi::{
     AddressPrefixKey, Backend, BackendRef, FlowEntry, FragmentEntry, HEADER_HAS_PREFIXES, Pool,
     PortPrefixKey, Service, ServiceKey, Slot,
 };
+use sickbay_shared::embryonic::{said, tag};
 use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use sickbay_shared::select::Choice;
 use sickbay_shared::service::NO_SERVICE;
-use sickbay_shared::tables::{Bitmap, NextHop, Store, Tables};
+use sickbay_shared::tables::{Bitmap, NextHop, Tables};
 
 use crate::maps::{self, AddressPrefix, PortPrefix};
 
@@ -145,8 +148,13 @@ impl Tables for Maps {
     }
 
     #[inline(always)]
-    fn entry(&self, flow: &Flow, store: Store) -> FlowEntry {
-        memory::entry(flow, store)
+    fn entry(&self, flow: &Flow) -> FlowEntry {
+        memory::entry(flow)
+    }
+
+    #[inline(always)]
+    fn embryonic_entry(&self, flow: &Flow, now_ns: u64) -> FlowEntry {
+        said(embryonic::find(tag(flow)), now_ns)
     }
 
     #[inline(always)]

@@ -4,11 +4,14 @@
 mod attach;
 /// Elements and entries, read and written one by one.
 mod elements;
+/// The entries of SYNs.
+mod embryonic;
 /// The marks of flows that may have entries.
 mod marks;
 
 pub use self::elements::sum;
 
+use self::embryonic::Embryonic;
 use self::marks::Marks;
 
 use std::collections::{HashMap, HashSet};
@@ -22,7 +25,8 @@ use sickbay_shared::abi::{
     self, Budget, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry, FlowKeyV4, FlowKeyV6,
     FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat,
 };
-use sickbay_shared::limits::{FLOW_MARKS_LINES, GROUP_WORDS};
+use sickbay_shared::embryonic::tag;
+use sickbay_shared::limits::{EMBRYONIC_LINES, FLOW_MARKS_LINES, GROUP_WORDS};
 use sickbay_shared::model::{ModelCounters, ModelTables};
 use sickbay_shared::packet::Flow;
 use sickbay_shared::pod::Pod;
@@ -34,7 +38,7 @@ pub const WORDS: u32 = 64;
 pub const SERVICES: u32 = 16;
 const SLOTS: u32 = 4096;
 /// Entries that each map of them holds.
-pub const FLOWS: u32 = 65_536;
+const FLOWS: u32 = 65_536;
 /// Shards that the tables of a test may have.
 const SHARDS: u32 = 4;
 
@@ -80,6 +84,7 @@ pub struct Steering {
     ebpf: Ebpf,
     drops: RingBuf<MapData>,
     marks: Marks,
+    embryonic: Embryonic,
     held: ModelTables,
     costs: [Cost; 3],
 }
@@ -131,8 +136,7 @@ impl Steering {
             .map_max_entries(abi::FLOW_MARKS, FLOW_MARKS_LINES)
             .map_max_entries(abi::FLOWS_V4, FLOWS)
             .map_max_entries(abi::FLOWS_V6, FLOWS)
-            .map_max_entries(abi::EMBRYONIC_V4, FLOWS)
-            .map_max_entries(abi::EMBRYONIC_V6, FLOWS)
+            .map_max_entries(abi::EMBRYONIC, EMBRYONIC_LINES)
             .load_file(&object)
             .unwrap_or_else(|error| {
                 panic!("loading {} (as root, after xtask build-ebpf): {error:?}", object.display())
@@ -149,10 +153,11 @@ impl Steering {
         let drops = ebpf.take_map(abi::DROPS).expect("a ring buffer in the object");
         let drops = RingBuf::try_from(drops).expect("a ring buffer");
         let marks = Marks::of(ebpf.map(abi::FLOW_MARKS).expect("the marks' map"));
+        let embryonic = Embryonic::of(ebpf.map(abi::EMBRYONIC).expect("the map of SYNs' entries"));
         // What the maps hold when they are new.
         let mut held = ModelTables::new(WORDS);
         held.header = Header::default();
-        Self { ebpf, drops, marks, held, costs: [xdp, tc, explain] }
+        Self { ebpf, drops, marks, embryonic, held, costs: [xdp, tc, explain] }
     }
 
     /// What each program cost the verifier when it was loaded.
@@ -192,28 +197,31 @@ impl Steering {
         self.put_trie::<_, 8>(abi::PORT_PREFIXES, &old.port_prefixes, &new.port_prefixes);
         self.put_array(abi::SERVICES, &old.services, &new.services);
         self.put_hash(abi::SERVICE_KEYS, new.service_keys.clone());
-        for (store, v4, v6) in STORES {
-            let of_store = new.entries.borrow();
-            let of_store = of_store.iter().filter(|((of, _), _)| *of == store);
-            let (mut entries_v4, mut entries_v6) = (HashMap::new(), HashMap::new());
-            for ((_, flow), entry) in of_store {
-                let bytes: Vec<u8> = flow.key.iter().flat_map(|word| word.to_ne_bytes()).collect();
-                if flow.family == 4 {
-                    let key = FlowKeyV4::from_bytes(&bytes[..16]).expect("sixteen bytes");
-                    entries_v4.insert(key, *entry);
-                } else {
-                    entries_v6.insert(FlowKeyV6::from_bytes(&bytes).expect("forty bytes"), *entry);
-                }
-            }
-            self.put_hash(v4, entries_v4);
-            self.put_hash(v6, entries_v6);
-        }
+        self.put_entries(&new.entries.borrow());
         self.marks.put(new.marks.borrow().as_ref());
         self.put_array(abi::EMBRYONIC_SEEN, &[], &[new.embryonic_seen_ns.get()]);
         self.put_hash(abi::FRAGMENTS, new.fragments.borrow().clone());
         self.zero::<Budget>(abi::BUDGETS, 1);
         self.drops();
         self.held = new;
+    }
+
+    fn put_entries(&mut self, entries: &HashMap<(Store, Flow), FlowEntry>) {
+        let of_store = |store| entries.iter().filter(move |((of, _), _)| *of == store);
+        let (mut entries_v4, mut entries_v6) = (HashMap::new(), HashMap::new());
+        for ((_, flow), entry) in of_store(Store::Flows) {
+            let bytes: Vec<u8> = flow.key.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            if flow.family == 4 {
+                let key = FlowKeyV4::from_bytes(&bytes[..16]).expect("sixteen bytes");
+                entries_v4.insert(key, *entry);
+            } else {
+                entries_v6.insert(FlowKeyV6::from_bytes(&bytes).expect("forty bytes"), *entry);
+            }
+        }
+        self.put_hash(abi::FLOWS_V4, entries_v4);
+        self.put_hash(abi::FLOWS_V6, entries_v6);
+        let embryonic = of_store(Store::Embryonic);
+        self.embryonic.put(embryonic.map(|((_, flow), entry)| (tag(flow), *entry)));
     }
 
     /// Runs one packet through a program.
@@ -250,17 +258,17 @@ impl Steering {
         Explanation::from_bytes(bytes).expect("as many bytes")
     }
 
-    /// The entries that are in the maps, by where they stand.
+    /// The entries that are in the maps, by where they stand and their flows' tags.
     #[must_use]
-    pub fn entries(&self) -> HashMap<(Store, Flow), FlowEntry> {
-        let mut all = HashMap::new();
-        for (store, v4, v6) in STORES {
-            let v4 = self.read_hash::<FlowKeyV4, FlowEntry>(v4);
-            let v6 = self.read_hash::<FlowKeyV6, FlowEntry>(v6);
-            all.extend(v4.into_iter().map(|(key, entry)| ((store, flow_v4(&key)), entry)));
-            all.extend(v6.into_iter().map(|(key, entry)| ((store, flow_v6(&key)), entry)));
-        }
-        all
+    pub fn entries(&self) -> HashMap<(Store, u64), FlowEntry> {
+        let v4 = self.read_hash::<FlowKeyV4, FlowEntry>(abi::FLOWS_V4);
+        let v4 = v4.into_iter().map(|(key, entry)| (tag(&flow_v4(&key)), entry));
+        let v6 = self.read_hash::<FlowKeyV6, FlowEntry>(abi::FLOWS_V6);
+        let v6 = v6.into_iter().map(|(key, entry)| (tag(&flow_v6(&key)), entry));
+        let in_store = |store| move |(tag, entry)| ((store, tag), entry);
+        let lasting = v4.chain(v6).map(in_store(Store::Flows));
+        let embryonic = self.embryonic.all().into_iter().map(in_store(Store::Embryonic));
+        lasting.chain(embryonic).collect()
     }
 
     /// Where the first fragments of datagrams went.
@@ -302,12 +310,6 @@ impl Steering {
         }
     }
 }
-
-/// Where entries stand: of IPv4, of IPv6.
-const STORES: [(Store, &str, &str); 2] = [
-    (Store::Flows, abi::FLOWS_V4, abi::FLOWS_V6),
-    (Store::Embryonic, abi::EMBRYONIC_V4, abi::EMBRYONIC_V6),
-];
 
 fn heartbeats(tables: &ModelTables) -> Vec<Heartbeat> {
     let beat = |beat_ns: &u64| Heartbeat { beat_ns: *beat_ns, ..Heartbeat::default() };

@@ -151,7 +151,7 @@ fn detach_leaves_nothing_and_says_what_it_removed() {
     } else {
         assert_eq!(texts[1], "detached from two (clsact)");
     }
-    assert_eq!(texts[2], "unpinned 27 maps");
+    assert_eq!(texts[2], "unpinned 26 maps");
     assert_eq!(texts[3], format!("removed {}", host.pins("main").display()));
     assert_eq!(mode_in_force("one"), None);
     assert_eq!(host.pinned(), [""; 0]);

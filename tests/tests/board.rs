@@ -108,7 +108,7 @@ fn header_and_heartbeat_are_where_readers_look() {
     board.beat(1);
     let header = element::<Header>(&host, "HEADER", 0);
     assert_eq!(header.magic.to_le_bytes(), *b"sickbay\0");
-    assert_eq!((header.abi_version, header.shard_count), (0x0001_0000, 2));
+    assert_eq!((header.abi_version, header.shard_count), (0x0001_0001, 2));
     let other = Board::open(&host.pins("main")).unwrap();
     assert_eq!(other.checked_header().unwrap(), header);
     assert_eq!(other.last_beat_ns(0), 0);

@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 
 use libbpf_rs::{Map, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput, ProgramMut};
-use sickbay_shared::abi::{self, GlobalCounters, ServiceCounters};
+use sickbay_shared::abi::{self, EmbryonicLine, GlobalCounters, ServiceCounters};
+use sickbay_shared::limits::EMBRYONIC_LINES;
 use sickbay_shared::model::ModelTables;
 use sickbay_shared::model::fixtures::{self, Fate};
 use sickbay_shared::pod::Pod;
@@ -27,6 +28,9 @@ fn loaded() -> Object {
         let name = map.name().to_string_lossy().into_owned();
         if [abi::BACKENDS, abi::BACKEND_COUNTERS].contains(&name.as_str()) {
             map.set_max_entries(BACKENDS).expect("a size");
+        }
+        if name == abi::EMBRYONIC {
+            map.set_max_entries(EMBRYONIC_LINES).expect("a size");
         }
     }
     open.load().expect("libbpf loads the object (as root)")
@@ -148,9 +152,17 @@ fn put(object: &Object, tables: &ModelTables) {
     put_keys(object, abi::SERVICE_KEYS, &keys);
     put_keys(object, abi::ADDRESS_PREFIXES, &tables.address_prefixes);
     put_keys(object, abi::PORT_PREFIXES, &tables.port_prefixes);
-    for name in [abi::FLOWS_V4, abi::FLOWS_V6, abi::EMBRYONIC_V4, abi::EMBRYONIC_V6] {
+    for name in [abi::FLOWS_V4, abi::FLOWS_V6] {
         clear(object, name);
     }
+    clear_embryonic(object);
+}
+
+fn clear_embryonic(object: &Object) {
+    let keys: Vec<u8> = (0..EMBRYONIC_LINES).flat_map(u32::to_ne_bytes).collect();
+    let zeros = vec![0; size_of::<EmbryonicLine>() * EMBRYONIC_LINES as usize];
+    let map = map(object, abi::EMBRYONIC);
+    map.update_batch(&keys, &zeros, EMBRYONIC_LINES, MapFlags::ANY, MapFlags::ANY).unwrap();
 }
 
 fn put_array<T: Pod>(object: &Object, name: &str, values: &[T]) {

@@ -134,8 +134,8 @@ fn a_strange_header_is_not_believed() {
     assert!(matches!(board.checked_header(), Err(BoardError::Magic { found: 0 })));
     board.write_header(&Header { shard_count: 2, ..Header::default() }).unwrap();
     let header = board.checked_header().unwrap();
-    // 1.0: the larger number in the upper half.
-    assert_eq!((header.shard_count, header.abi_version), (2, 0x0001_0000));
+    // 1.1: the larger number in the upper half.
+    assert_eq!((header.shard_count, header.abi_version), (2, 0x0001_0001));
     assert_eq!(header.magic.to_le_bytes(), *b"sickbay\0");
     for other in [0x0000_0063, 0x0000_0000, 0x0002_0000, 0x0063_0001] {
         board.header.store(0, &Header { abi_version: other, ..header });
@@ -143,7 +143,7 @@ fn a_strange_header_is_not_believed() {
         assert!(matches!(error, BoardError::Version { found } if found == other), "{error}");
     }
     let error = BoardError::Version { found: 0x0063_0001 }.to_string();
-    assert!(error.starts_with("its maps have layout 99.1, this sickbay reads 1.0: "), "{error}");
+    assert!(error.starts_with("its maps have layout 99.1, this sickbay reads 1.1: "), "{error}");
     // A minor adds: what an older reader knows of stands where it stood.
     board.header.store(0, &Header { abi_version: 0x0001_0007, ..header });
     assert_eq!(board.checked_header().unwrap().abi_version, 0x0001_0007);

@@ -4,12 +4,18 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
-use sickbay_shared::abi::{self, BackendCounters, FlowEntry, GlobalCounters, ServiceCounters};
+use sickbay_shared::abi::{
+    self, BackendCounters, EmbryonicEntry, EmbryonicLine, FlowEntry, GlobalCounters,
+    ServiceCounters,
+};
+use sickbay_shared::embryonic::family_of;
+use sickbay_shared::limits::{EMBRYONIC_LIFE_NS, EMBRYONIC_LINES};
 use sickbay_shared::pod::Pod;
 
 use super::error::KernelError;
 use super::pins::MAPS_FOLDER;
 use super::syscall;
+use crate::board::coarse_now_ns;
 
 /// The counters of one instance, read from its pinned maps; its agent need not run.
 #[derive(Debug)]
@@ -17,8 +23,9 @@ pub struct Counters {
     services: OwnedFd,
     backends: OwnedFd,
     global: OwnedFd,
-    /// The flow maps of each address family, and the room of the first.
-    flows: [([OwnedFd; 2], u32); 2],
+    /// The map of each address family's flows that have begun, and its room.
+    flows: [(OwnedFd, u32); 2],
+    embryonic: OwnedFd,
     cpu_count: usize,
 }
 
@@ -27,7 +34,7 @@ pub struct Counters {
 pub struct FlowEntries {
     /// Entries of flows that have begun, void ones among them.
     pub flows: u64,
-    /// Entries of SYNs whose flow has sent nothing else yet.
+    /// Entries of SYNs whose flow has sent nothing else yet, and still may.
     pub embryonic: u64,
     /// How many flows that have begun there is room for: beyond it the least recently used gives
     /// way, and the kernel tells nobody.
@@ -46,10 +53,8 @@ impl Counters {
             services: open::<ServiceCounters>(&maps, abi::SERVICE_COUNTERS)?,
             backends: open::<BackendCounters>(&maps, abi::BACKEND_COUNTERS)?,
             global: open::<GlobalCounters>(&maps, abi::GLOBAL_COUNTERS)?,
-            flows: [
-                flows(&maps, abi::FLOWS_V4, abi::EMBRYONIC_V4)?,
-                flows(&maps, abi::FLOWS_V6, abi::EMBRYONIC_V6)?,
-            ],
+            flows: [flows(&maps, abi::FLOWS_V4)?, flows(&maps, abi::FLOWS_V6)?],
+            embryonic: open::<EmbryonicLine>(&maps, abi::EMBRYONIC)?,
             cpu_count: syscall::possible_cpu_count().map_err(failed(abi::GLOBAL_COUNTERS))?
                 as usize,
         })
@@ -119,13 +124,28 @@ impl Counters {
     ///
     /// [`KernelError::Map`]: a map cannot be read.
     pub fn flow_entries(&self) -> Result<[FlowEntries; 2], KernelError> {
-        let count =
-            |map: &OwnedFd| syscall::count_entries(map.as_fd()).map_err(failed(abi::FLOWS_V4));
-        let of = |([flows, embryonic], room): &([OwnedFd; 2], u32)| {
-            let (flows, embryonic) = (count(flows)?, count(embryonic)?);
+        let [v4, v6] = self.embryonic_entries().map_err(failed(abi::EMBRYONIC))?;
+        let of = |(map, room): &(OwnedFd, u32), embryonic| {
+            let flows = syscall::count_entries(map.as_fd()).map_err(failed(abi::FLOWS_V4))?;
             Ok::<_, KernelError>(FlowEntries { flows, embryonic, room: *room })
         };
-        Ok([of(&self.flows[0])?, of(&self.flows[1])?])
+        Ok([of(&self.flows[0], v4)?, of(&self.flows[1], v6)?])
+    }
+
+    /// Entries of SYNs that are not void, of IPv4 and of IPv6.
+    fn embryonic_entries(&self) -> io::Result<[u64; 2]> {
+        let mut bytes = vec![0; size_of::<EmbryonicLine>() * EMBRYONIC_LINES as usize];
+        syscall::look_up_batch(self.embryonic.as_fd(), &mut bytes)?;
+        let now_ns = coarse_now_ns();
+        let mut counts = [0; 2];
+        for bytes in bytes.chunks_exact(size_of::<EmbryonicEntry>()) {
+            let entry = EmbryonicEntry::from_bytes(bytes).expect("as long as the type");
+            let is_young = now_ns < entry.said(now_ns).seen_ns.saturating_add(EMBRYONIC_LIFE_NS);
+            if entry.whom != 0 && is_young {
+                counts[usize::from(family_of(entry.tag()) == 6)] += 1;
+            }
+        }
+        Ok(counts)
     }
 
     fn one<T: Pod>(&self, map: &OwnedFd, index: u32) -> io::Result<T> {
@@ -159,15 +179,11 @@ fn open<T: Pod>(maps: &Path, name: &'static str) -> Result<OwnedFd, KernelError>
     Ok(map)
 }
 
-/// A family's maps, and how many flows that have begun there is room for.
-fn flows(
-    maps: &Path,
-    begun: &'static str,
-    embryonic: &'static str,
-) -> Result<([OwnedFd; 2], u32), KernelError> {
-    let both = [open::<FlowEntry>(maps, begun)?, open::<FlowEntry>(maps, embryonic)?];
-    let info = syscall::map_info(both[0].as_fd()).map_err(failed(begun))?;
-    Ok((both, info.entries_max))
+/// A family's map of flows that have begun, and how many it has room for.
+fn flows(maps: &Path, name: &'static str) -> Result<(OwnedFd, u32), KernelError> {
+    let map = open::<FlowEntry>(maps, name)?;
+    let info = syscall::map_info(map.as_fd()).map_err(failed(name))?;
+    Ok((map, info.entries_max))
 }
 
 fn failed(map: &'static str) -> impl Fn(io::Error) -> KernelError {

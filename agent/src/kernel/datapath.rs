@@ -18,13 +18,12 @@ use crate::board::{Board, BoardError};
 /// The maps that packets write and the agent does not: flows and what is known of them. Kept by a
 /// new agent ([`Datapath::load`]), they are right as long as every backend index and generation in
 /// them names the same backend, or none.
-pub const FLOW_MAPS: [&str; 7] = [
+pub const FLOW_MAPS: [&str; 6] = [
     // First: without the marks, nobody finds an entry.
     abi::FLOW_MARKS,
     abi::FLOWS_V4,
     abi::FLOWS_V6,
-    abi::EMBRYONIC_V4,
-    abi::EMBRYONIC_V6,
+    abi::EMBRYONIC,
     abi::EMBRYONIC_SEEN,
     abi::FRAGMENTS,
 ];
@@ -234,9 +233,8 @@ fn keep_maps(
 /// Bytes of a value of the maps that can be kept.
 fn value_size(name: &str) -> Option<usize> {
     Some(match name {
-        abi::FLOWS_V4 | abi::FLOWS_V6 | abi::EMBRYONIC_V4 | abi::EMBRYONIC_V6 => {
-            size_of::<abi::FlowEntry>()
-        }
+        abi::FLOWS_V4 | abi::FLOWS_V6 => size_of::<abi::FlowEntry>(),
+        abi::EMBRYONIC => size_of::<abi::EmbryonicLine>(),
         abi::EMBRYONIC_SEEN => size_of::<u64>(),
         abi::FLOW_MARKS => size_of::<abi::FlowMarks>(),
         abi::FRAGMENTS => size_of::<abi::FragmentEntry>(),

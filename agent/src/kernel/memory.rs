@@ -73,12 +73,9 @@ fn kind(name: &str) -> Kind {
             Kind::Trie { key: size_of::<abi::AddressPrefixKey>(), value: index }
         }
         abi::PORT_PREFIXES => Kind::Trie { key: size_of::<abi::PortPrefixKey>(), value: index },
-        abi::FLOWS_V4 | abi::EMBRYONIC_V4 => {
-            Kind::Hash { key: size_of::<abi::FlowKeyV4>(), value: flow }
-        }
-        abi::FLOWS_V6 | abi::EMBRYONIC_V6 => {
-            Kind::Hash { key: size_of::<abi::FlowKeyV6>(), value: flow }
-        }
+        abi::FLOWS_V4 => Kind::Hash { key: size_of::<abi::FlowKeyV4>(), value: flow },
+        abi::FLOWS_V6 => Kind::Hash { key: size_of::<abi::FlowKeyV6>(), value: flow },
+        abi::EMBRYONIC => array(size_of::<abi::EmbryonicLine>()),
         abi::FLOW_MARKS => array(size_of::<abi::FlowMarks>()),
         abi::FRAGMENTS => Kind::Hash {
             key: size_of::<abi::FragmentKey>(),

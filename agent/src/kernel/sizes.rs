@@ -2,8 +2,8 @@
 
 use sickbay_shared::abi;
 use sickbay_shared::limits::{
-    BACKENDS_MAX, DROPS_BYTES, FLOW_MARKS_LINES, GROUP_WORDS, SERVICES_MAX, SHARDS_MAX,
-    TABLE_SLOTS_MIN, WORD_BACKENDS,
+    BACKENDS_MAX, DROPS_BYTES, EMBRYONIC_LINES, FLOW_MARKS_LINES, GROUP_WORDS, SERVICES_MAX,
+    SHARDS_MAX, TABLE_SLOTS_MIN, WORD_BACKENDS,
 };
 
 use crate::fleet::Fleet;
@@ -25,8 +25,6 @@ pub struct Sizes {
     pub pools: u32,
     /// Flow entries per address family.
     pub flows: u32,
-    /// Entries per address family of SYNs whose flow has sent nothing else yet.
-    pub embryonic: u32,
     /// Datagrams whose fragments are under way.
     pub fragments: u32,
     /// Exact service keys.
@@ -47,7 +45,6 @@ impl Default for Sizes {
             slots: TABLE_SLOTS_MIN,
             pools: 1,
             flows: Self::FLOWS_DEFAULT,
-            embryonic: Self::EMBRYONIC_DEFAULT,
             fragments: Self::FRAGMENTS_DEFAULT,
             service_keys: 1,
             address_prefixes: 1,
@@ -60,8 +57,6 @@ impl Sizes {
     /// Flow entries per address family unless configured otherwise: some 25 MB for IPv4, 32 for
     /// IPv6.
     pub const FLOWS_DEFAULT: u32 = 262_144;
-    /// Embryonic entries per address family unless configured otherwise.
-    pub const EMBRYONIC_DEFAULT: u32 = 16_384;
     /// Datagrams in fragments unless configured otherwise.
     pub const FRAGMENTS_DEFAULT: u32 = 8192;
 
@@ -105,7 +100,7 @@ impl Sizes {
             abi::BACKENDS | abi::BACKEND_COUNTERS => self.backends,
             abi::TARGETS => self.targets,
             abi::FLOWS_V4 | abi::FLOWS_V6 => self.flows,
-            abi::EMBRYONIC_V4 | abi::EMBRYONIC_V6 => self.embryonic,
+            abi::EMBRYONIC => EMBRYONIC_LINES,
             abi::FLOW_MARKS => FLOW_MARKS_LINES,
             abi::FRAGMENTS => self.fragments,
             abi::SERVICE_KEYS => self.service_keys,
@@ -163,16 +158,16 @@ mod tests {
             slots: 0,
             pools: 0,
             flows: 0,
-            embryonic: 0,
             fragments: 0,
             service_keys: 0,
             address_prefixes: 0,
             port_prefixes: 0,
         };
-        assert_eq!(nothing.maps().count(), 27);
-        let sized = |name| ["DROPS", "FLOW_MARKS"].contains(&name);
+        assert_eq!(nothing.maps().count(), 26);
+        let sized = |name| ["DROPS", "FLOW_MARKS", "EMBRYONIC"].contains(&name);
         assert!(nothing.maps().all(|(name, entries)| entries == 1 || sized(name)));
         assert_eq!(nothing.entries("FLOW_MARKS"), Some(4_096));
+        assert_eq!(nothing.entries("EMBRYONIC"), Some(16_384));
         assert_eq!(nothing.entries("DROPS"), Some(262_144));
         assert_eq!(nothing.entries("NOT_A_MAP"), None);
     }

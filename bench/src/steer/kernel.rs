@@ -12,15 +12,17 @@ use sickbay::board::Board;
 use sickbay::kernel::{MAPS_FOLDER, Sizes};
 use sickbay_lab::private;
 use sickbay_shared::abi;
-use sickbay_shared::limits::{FLOW_MARKS_LINES, GROUP_WORDS, POOL_BACKENDS_MAX, WORD_BACKENDS};
+use sickbay_shared::limits::{
+    EMBRYONIC_LINES, FLOW_MARKS_LINES, GROUP_WORDS, POOL_BACKENDS_MAX, WORD_BACKENDS,
+};
 use sickbay_shared::pod::Pod;
 
 use super::replay::Measured;
 
 /// Entries of the peer's map of flows, and of ours that last.
 pub(crate) const FLOWS: u32 = Sizes::FLOWS_DEFAULT;
-/// Entries of the map of flows that have sent a SYN and nothing else.
-pub(crate) const EMBRYONIC: u32 = Sizes::EMBRYONIC_DEFAULT;
+/// Entries of the LRU hash that is only inserted into.
+pub(crate) const INSERTED: u32 = 16_384;
 /// The programs by their names in the objects.
 pub(crate) const NOTHING: &str = "sickbay_nothing";
 /// See [`NOTHING`].
@@ -157,7 +159,7 @@ fn size(name: &str, slots: u32) -> Option<u32> {
         abi::HEARTBEATS => SHARDS,
         abi::SLOTS => slots,
         abi::FLOWS_V4 | abi::FLOWS_V6 => FLOWS,
-        abi::EMBRYONIC_V4 | abi::EMBRYONIC_V6 => EMBRYONIC,
+        abi::EMBRYONIC => EMBRYONIC_LINES,
         abi::FLOW_MARKS => FLOW_MARKS_LINES,
         _ => return None,
     })

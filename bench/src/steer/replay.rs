@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ProgramInput, ProgramMut};
 use sickbay_shared::pod::Pod as _;
 
-use super::kernel::{self, EMBRYONIC, map, program};
+use super::kernel::{self, INSERTED, map, program};
 use super::world::Family;
 
 /// Flows that can take turns. The floor's blocks pass over every other one, and those that are left
@@ -60,7 +60,7 @@ impl Replay {
     pub(crate) fn object() -> Result<Object> {
         let size = |name: &str| match name {
             "REPLAYED" => Some(REPLAYED_MAX),
-            "INSERTED" => Some(EMBRYONIC),
+            "INSERTED" => Some(INSERTED),
             _ => None,
         };
         let programs = [REPLAY, kernel::NOTHING, kernel::INSERT, "sickbay_witness"];

@@ -34,9 +34,10 @@ pub use service::*;
 pub use slot::*;
 pub use target::*;
 
-/// Version of this layout, major:16 | minor:16: 1.0. [`Header::abi_version`] carries it. What comes
-/// later adds to it, and raises the minor; a reader of another major believes nothing.
-pub const ABI_VERSION: u32 = 1 << 16;
+/// Version of this layout, major:16 | minor:16: 1.1. [`Header::abi_version`] carries it. What comes
+/// later adds to it, or drops a map that the agent can begin anew, and raises the minor; a reader of
+/// another major believes nothing. 1.1 has [`EMBRYONIC`] in place of two LRU hashes.
+pub const ABI_VERSION: u32 = 1 << 16 | 1;
 /// First word of [`Header`]: "sickbay" and a NUL, read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"sickbay\0");
 
@@ -78,15 +79,10 @@ pub const TARGETS: &str = "TARGETS";
 pub const FLOWS_V4: &str = "FLOWS_V4";
 /// LRU_HASH of [`FlowKeyV6`] to [`FlowEntry`].
 pub const FLOWS_V6: &str = "FLOWS_V6";
-/// LRU_HASH of [`FlowKeyV4`] to [`FlowEntry`]: SYNs whose flow has sent nothing else yet, so that a
-/// flood of them flushes no flow that matters.
-pub const EMBRYONIC_V4: &str = "EMBRYONIC_V4";
-/// LRU_HASH of [`FlowKeyV6`] to [`FlowEntry`], likewise.
-pub const EMBRYONIC_V6: &str = "EMBRYONIC_V6";
-/// ARRAY of [`EmbryonicLine`], mmapable: what is to take the place of both, found by
-/// [`embryonic`](crate::embryonic). In the object, so that it can be upgraded from; not in use yet.
+/// ARRAY of [`EmbryonicLine`], mmapable: SYNs whose flow has sent nothing else yet, of both address families, so
+/// that a flood of them flushes no flow that matters. Found by [`embryonic`](crate::embryonic).
 pub const EMBRYONIC: &str = "EMBRYONIC";
-/// ARRAY of one u64: when an entry was last put or stamped in [`EMBRYONIC_V4`] or its like, by the
+/// ARRAY of one u64: when an entry was last put or stamped in [`EMBRYONIC`], by the
 /// monotonic coarse clock, in ns. While that is longer ago than such an entry lives
 /// ([`EMBRYONIC_LIFE_NS`](crate::limits::EMBRYONIC_LIFE_NS)), no packet looks there.
 pub const EMBRYONIC_SEEN: &str = "EMBRYONIC_SEEN";
@@ -109,7 +105,7 @@ pub const BACKEND_COUNTERS: &str = "BACKEND_COUNTERS";
 pub const GLOBAL_COUNTERS: &str = "GLOBAL_COUNTERS";
 
 /// Every map.
-pub const MAPS: [&str; 27] = [
+pub const MAPS: [&str; 26] = [
     HEADER,
     HEARTBEATS,
     TAKES_NEW,
@@ -127,8 +123,7 @@ pub const MAPS: [&str; 27] = [
     TARGETS,
     FLOWS_V4,
     FLOWS_V6,
-    EMBRYONIC_V4,
-    EMBRYONIC_V6,
+    EMBRYONIC,
     EMBRYONIC_SEEN,
     FLOW_MARKS,
     FRAGMENTS,

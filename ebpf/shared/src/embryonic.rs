@@ -139,6 +139,8 @@ pub const fn said(whom: u64, now_ns: u64) -> FlowEntry {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::atomic::{AtomicU32, AtomicU64};
 
     use super::*;
 
@@ -254,6 +256,57 @@ mod tests {
         for port in [1, 2] {
             assert_eq!(found(&line, tag(&flow(port))), BackendRef::NONE);
         }
+    }
+
+    /// A line that threads share, word by word as CPUs do.
+    #[derive(Default)]
+    struct Shared([AtomicU64; 2 * EMBRYONIC_WAYS]);
+
+    impl Line for Shared {
+        fn check(&self, way: usize) -> u64 {
+            self.0[2 * way].load(Relaxed)
+        }
+
+        fn whom(&self, way: usize) -> u64 {
+            self.0[2 * way + 1].load(Relaxed)
+        }
+
+        fn put(&self, way: usize, entry: EmbryonicEntry) {
+            self.0[2 * way].store(entry.check, Relaxed);
+            self.0[2 * way + 1].store(entry.whom, Relaxed);
+        }
+    }
+
+    #[test]
+    fn writers_of_one_line_give_no_flow_the_backend_of_another() {
+        let (line, writing) = (Shared::default(), AtomicU32::new(2));
+        // Six flows for four ways: each writer throws the other's out.
+        let tags: std::vec::Vec<u64> = (1..=6).map(|port| tag(&flow(port))).collect();
+        let write = |order: &[usize]| {
+            for turn in 0..200_000_usize {
+                let which = order[turn % order.len()];
+                put(&line, tags[which], backend(which as u32), NOW_NS + turn as u64 * TICK_NS);
+            }
+            writing.fetch_sub(1, Relaxed);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| write(&[0, 1, 2, 3, 4, 5]));
+            scope.spawn(|| write(&[5, 2, 4, 1, 3, 0]));
+            let mut found_count = 0_u32;
+            // Once more when both are done: then somebody is there, however the threads ran.
+            let mut rest = true;
+            while rest {
+                rest = writing.load(Relaxed) != 0;
+                for (which, tag) in tags.iter().enumerate() {
+                    let found = find(&line, *tag);
+                    if found != 0 {
+                        found_count += 1;
+                        assert_eq!(BackendRef(found as u32), backend(which as u32));
+                    }
+                }
+            }
+            assert!(0 < found_count, "never found one");
+        });
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub const FLOW_MARKS_LINES: u32 = (1 << FLOW_MARK_BITS) / FLOW_MARKS_BYTES;
 /// up to 64 KiB.
 pub const DROPS_BYTES: u32 = 1 << 18;
 /// [`Header::embryonic_inserts_per_second`](crate::abi::Header) unless configured otherwise: a SYN
-/// flood on a sick slot costs a CPU at most a tenth of its time (0.8 µs for each entry).
+/// flood on a sick slot costs a CPU at most a thirtieth of its time (0.3 µs for each entry).
 pub const EMBRYONIC_INSERTS_PER_SECOND: u32 = 100_000;
 /// [`Header::flow_inserts_per_second`](crate::abi::Header) unless configured otherwise.
 pub const FLOW_INSERTS_PER_SECOND: u32 = 100_000;

@@ -54,8 +54,10 @@ pub trait Tables: Sized {
     /// When the shard that judges a backend last gave a sign of life, by the clock of
     /// [`Tables::now_ns`]; 0 when that is not known.
     fn sign_of_life_ns(&self, backend_index: u32) -> u64;
-    /// A flow's entry; one of [`BackendRef::NONE`] when it has none there.
-    fn entry(&self, flow: &Flow, store: Store) -> FlowEntry;
+    /// A flow's entry in [`Store::Flows`]; one of [`BackendRef::NONE`] when it has none there.
+    fn entry(&self, flow: &Flow) -> FlowEntry;
+    /// A flow's entry in [`Store::Embryonic`] at `now_ns`; likewise.
+    fn embryonic_entry(&self, flow: &Flow, now_ns: u64) -> FlowEntry;
     /// Whether a flow of this mark ([`flow_mark`](crate::hash::flow_mark)) may have an entry: one was
     /// given to it, or to another of the same mark.
     fn is_marked(&self, mark: u32) -> bool;
@@ -133,9 +135,9 @@ pub trait Memory: Sized {
     fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool;
     /// Says that flows of this mark may have entries; before one is written.
     fn mark(&self, mark: u32);
-    /// Stamps a flow's entry, which [`Tables::entry`] has just found.
+    /// Stamps a flow's entry, which [`Tables`] has just found.
     fn stamp_entry(&self, flow: &Flow, store: Store, now_ns: u64);
-    /// Deletes a flow's entry, which [`Tables::entry`] has just found.
+    /// Deletes a flow's entry, which [`Tables`] has just found.
     fn delete_entry(&self, flow: &Flow, store: Store);
     /// Notes that an entry was put or stamped in [`Store::Embryonic`].
     fn note_embryonic(&self, now_ns: u64);
@@ -160,20 +162,8 @@ pub trait Memory: Sized {
 pub enum Store {
     /// [`FLOWS_V4`](crate::abi::FLOWS_V4) and its like.
     Flows,
-    /// [`EMBRYONIC_V4`](crate::abi::EMBRYONIC_V4) and its like.
+    /// [`EMBRYONIC`](crate::abi::EMBRYONIC).
     Embryonic,
-}
-
-impl Store {
-    /// The other one.
-    #[inline(always)]
-    #[must_use]
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Flows => Self::Embryonic,
-            Self::Embryonic => Self::Flows,
-        }
-    }
 }
 
 /// The bitmaps over the backend index.

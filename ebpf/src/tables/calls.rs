@@ -10,7 +10,7 @@ use sickbay_shared::steer::{End, Outcome, Step, decide_rest, record};
 use sickbay_shared::tables::Bitmap;
 use sickbay_shared::{search, select, service, steer};
 
-use super::{Maps, memory};
+use super::{Maps, embryonic, memory};
 
 /// [`decide_rest`] to a [`Step`]'s number, all of it counted.
 ///
@@ -105,6 +105,20 @@ pub(super) extern "C" fn sickbay_write_fragment(
     };
     let entry = FragmentEntry { seen_ns, backend: BackendRef(backend), service };
     u32::from(memory::write_fragment(&headers.fragment_key(), &entry))
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_put_embryonic(tag: u64, backend: u32, now_ns: u64) -> u32 {
+    u32::from(embryonic::put(tag, BackendRef(backend), now_ns))
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn sickbay_delete_embryonic(tag: u64) -> u32 {
+    embryonic::delete(tag);
+    // A global function returns a number; nobody looks at this one.
+    0
 }
 
 #[unsafe(no_mangle)]

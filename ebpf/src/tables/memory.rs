@@ -5,9 +5,10 @@ use core::ptr::addr_of;
 
 use aya_ebpf::bindings::BPF_ANY;
 use sickbay_shared::abi::{
-    DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey,
+    BackendRef, DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey,
 };
 use sickbay_shared::budget::{self, Purse};
+use sickbay_shared::embryonic::tag;
 use sickbay_shared::limits::FLOW_MARKS_BYTES;
 use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use sickbay_shared::tables::{Memory, Store};
@@ -19,11 +20,12 @@ impl Memory for Maps {
     #[inline(always)]
     fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool {
         const FLAGS: u64 = BPF_ANY as u64;
-        match (flow.family, store) {
-            (4, Store::Flows) => maps::FLOWS_V4.insert(key_v4(flow), entry, FLAGS),
-            (4, Store::Embryonic) => maps::EMBRYONIC_V4.insert(key_v4(flow), entry, FLAGS),
-            (_, Store::Flows) => maps::FLOWS_V6.insert(key_v6(flow), entry, FLAGS),
-            (_, Store::Embryonic) => maps::EMBRYONIC_V6.insert(key_v6(flow), entry, FLAGS),
+        if store == Store::Embryonic {
+            return calls::sickbay_put_embryonic(tag(flow), entry.backend.0, entry.seen_ns) != 0;
+        }
+        match flow.family {
+            4 => maps::FLOWS_V4.insert(key_v4(flow), entry, FLAGS),
+            _ => maps::FLOWS_V6.insert(key_v6(flow), entry, FLAGS),
         }
         .is_ok()
     }
@@ -43,7 +45,9 @@ impl Memory for Maps {
 
     #[inline(always)]
     fn stamp_entry(&self, flow: &Flow, store: Store, now_ns: u64) {
-        if let Some(entry) = entry_pointer(flow, store) {
+        if store == Store::Embryonic {
+            calls::sickbay_put_embryonic(tag(flow), BackendRef::NONE.0, now_ns);
+        } else if let Some(entry) = entry_pointer(flow) {
             // SAFETY: an aligned field of a map's element, stored whole.
             unsafe { (&raw mut (*entry).seen_ns).write_volatile(now_ns) }
         }
@@ -51,12 +55,14 @@ impl Memory for Maps {
 
     #[inline(always)]
     fn delete_entry(&self, flow: &Flow, store: Store) {
+        if store == Store::Embryonic {
+            calls::sickbay_delete_embryonic(tag(flow));
+            return;
+        }
         // Gone already, by eviction: as wished.
-        let _gone = match (flow.family, store) {
-            (4, Store::Flows) => maps::FLOWS_V4.remove(key_v4(flow)),
-            (4, Store::Embryonic) => maps::EMBRYONIC_V4.remove(key_v4(flow)),
-            (_, Store::Flows) => maps::FLOWS_V6.remove(key_v6(flow)),
-            (_, Store::Embryonic) => maps::EMBRYONIC_V6.remove(key_v6(flow)),
+        let _gone = match flow.family {
+            4 => maps::FLOWS_V4.remove(key_v4(flow)),
+            _ => maps::FLOWS_V6.remove(key_v6(flow)),
         };
     }
 
@@ -112,10 +118,10 @@ pub(super) fn mark_pointer(mark: u32) -> Option<*mut u8> {
     Some(unsafe { line.cast::<u8>().add((mark % FLOW_MARKS_BYTES) as usize) })
 }
 
-/// A flow's entry; one of no backend when it has none there.
+/// A flow's lasting entry; one of no backend when it has none.
 #[inline(always)]
-pub(super) fn entry(flow: &Flow, store: Store) -> FlowEntry {
-    let Some(entry) = entry_pointer(flow, store) else {
+pub(super) fn entry(flow: &Flow) -> FlowEntry {
+    let Some(entry) = entry_pointer(flow) else {
         return FlowEntry::default();
     };
     // SAFETY: an evicted entry's memory stays a FlowEntry; a torn one fails its generation or is
@@ -162,12 +168,10 @@ pub(super) fn spend(purse: Purse, now_ns: u64) -> bool {
 }
 
 #[inline(always)]
-fn entry_pointer(flow: &Flow, store: Store) -> Option<*mut FlowEntry> {
-    match (flow.family, store) {
-        (4, Store::Flows) => maps::FLOWS_V4.get_ptr_mut(key_v4(flow)),
-        (4, Store::Embryonic) => maps::EMBRYONIC_V4.get_ptr_mut(key_v4(flow)),
-        (_, Store::Flows) => maps::FLOWS_V6.get_ptr_mut(key_v6(flow)),
-        (_, Store::Embryonic) => maps::EMBRYONIC_V6.get_ptr_mut(key_v6(flow)),
+fn entry_pointer(flow: &Flow) -> Option<*mut FlowEntry> {
+    match flow.family {
+        4 => maps::FLOWS_V4.get_ptr_mut(key_v4(flow)),
+        _ => maps::FLOWS_V6.get_ptr_mut(key_v6(flow)),
     }
 }
 

@@ -67,7 +67,7 @@ fn another_major_is_refused_and_nothing_is_touched() {
         let last = said.lines().last().unwrap();
         let wanted = format!(
             "sickbay: what an agent before this one left cannot be taken up: its maps have layout \
-             {told}, this sickbay reads 1.0: use the version that made them; what steers goes on"
+             {told}, this sickbay reads 1.1: use the version that made them; what steers goes on"
         );
         assert!(last.starts_with(&wanted), "{last}");
         assert!(last.contains("`sickbay detach --instance "), "{last}");
@@ -78,6 +78,29 @@ fn another_major_is_refused_and_nothing_is_touched() {
     forge(&stage, abi::ABI_VERSION);
     stage.agent.start_again().unwrap();
     assert!(stage.agent.said().contains("taken up: 2 of 2 histories"), "{}", stage.agent.said());
+}
+
+/// Before 1.1, two LRU hashes were in the place of [`abi::EMBRYONIC`].
+#[test]
+fn maps_that_a_minor_has_dropped_go_and_those_it_has_added_come() {
+    let mut stage = Stage::new(2, &Configuration::usual()).unwrap();
+    stage.agent.set_launch(keeping(None));
+    stage.agent.crash().unwrap();
+    forge(&stage, 1 << 16);
+    let maps = stage.agent.pin_directory().join("maps");
+    let flows = map_id(&maps.join(abi::FLOWS_V4));
+    for (was, is) in [(abi::EMBRYONIC, "EMBRYONIC_V4"), (abi::FRAGMENTS, "EMBRYONIC_V6")] {
+        std::fs::rename(maps.join(was), maps.join(is)).unwrap();
+    }
+    stage.agent.start_again().unwrap();
+    assert!(stage.agent.said().contains("taken up: 2 of 2 histories"), "{}", stage.agent.said());
+    let mut left: Vec<_> = pinned(&maps, |_| ()).into_keys().collect();
+    left.sort_unstable();
+    let mut wanted = abi::MAPS.map(str::to_owned).to_vec();
+    wanted.sort_unstable();
+    assert_eq!(left, wanted);
+    assert_eq!(map_id(&maps.join(abi::FLOWS_V4)), flows, "flows go along");
+    assert!(!stage.agent.pin_directory().join("maps-old").exists());
 }
 
 #[test]

@@ -51,7 +51,6 @@ pub(super) fn sizes() -> Sizes {
         slots: 3 * TABLE_SLOTS,
         pools: 2,
         flows: 64,
-        embryonic: 64,
         fragments: 64,
         service_keys: 6,
         ..Sizes::default()

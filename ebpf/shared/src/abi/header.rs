@@ -22,8 +22,7 @@ pub struct Header {
     pub target_count: u32,
     /// A heartbeat older than this is stale, in ns.
     pub heartbeat_limit_ns: u64,
-    /// Entries that one CPU may write into [`EMBRYONIC_V4`](super::EMBRYONIC_V4) and its like in
-    /// one second; 0 = none.
+    /// Entries that one CPU may write into [`EMBRYONIC`](super::EMBRYONIC) in one second; 0 = none.
     pub embryonic_inserts_per_second: u32,
     /// Entries that one CPU may write into [`FLOWS_V4`](super::FLOWS_V4) and its like, and into
     /// [`FRAGMENTS`](super::FRAGMENTS), in one second; 0 = none.

@@ -4,10 +4,11 @@ use std::vec::Vec;
 
 use super::{Lie, ModelTables};
 use crate::abi::{
-    AddressPrefixKey, DropRecord, FlowEntry, FragmentEntry, FragmentKey, HEADER_HAS_PREFIXES, Pool,
-    PortPrefixKey, Service, ServiceKey, Slot,
+    AddressPrefixKey, DropRecord, EmbryonicEntry, FlowEntry, FragmentEntry, FragmentKey,
+    HEADER_HAS_PREFIXES, Pool, PortPrefixKey, Service, ServiceKey, Slot,
 };
 use crate::budget::{Purse, spend};
+use crate::embryonic::tag;
 use crate::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use crate::pod::Pod;
 use crate::service::NO_SERVICE;
@@ -83,9 +84,14 @@ impl Tables for ModelTables {
         beat.copied().unwrap_or_default()
     }
 
-    fn entry(&self, flow: &Flow, store: Store) -> FlowEntry {
-        let entry = self.entries.borrow().get(&(store, *flow)).copied();
-        self.told_entry(flow, entry.unwrap_or_default())
+    fn entry(&self, flow: &Flow) -> FlowEntry {
+        self.entry_in(Store::Flows, flow)
+    }
+
+    fn embryonic_entry(&self, flow: &Flow, now_ns: u64) -> FlowEntry {
+        let entry = self.entry_in(Store::Embryonic, flow);
+        // Its time as the map's entries have it.
+        EmbryonicEntry::new(tag(flow), entry.backend, entry.seen_ns).said(now_ns)
     }
 
     fn is_marked(&self, mark: u32) -> bool {
@@ -102,6 +108,13 @@ impl Tables for ModelTables {
 
     fn now_ns(&self) -> u64 {
         self.clock_ns.get()
+    }
+}
+
+impl ModelTables {
+    fn entry_in(&self, store: Store, flow: &Flow) -> FlowEntry {
+        let entry = self.entries.borrow().get(&(store, *flow)).copied();
+        self.told_entry(flow, entry.unwrap_or_default())
     }
 }
 

@@ -33,14 +33,14 @@ pub fn recall<T: Tables>(tables: &T, headers: &Headers, hash: u64, now_ns: u64) 
     let is_young = |seen_ns: u64| now_ns < seen_ns.saturating_add(EMBRYONIC_LIFE_NS);
     let may_be_embryonic = flow.protocol == PROTOCOL_TCP && is_young(tables.embryonic_seen_ns());
     if may_be_embryonic && headers.opens {
-        let entry = tables.entry(flow, Store::Embryonic);
+        let entry = tables.embryonic_entry(flow, now_ns);
         if entry.backend != BackendRef::NONE && is_young(entry.seen_ns) {
             return Found { entry, store: Store::Embryonic };
         }
     }
-    let entry = tables.entry(flow, Store::Flows);
+    let entry = tables.entry(flow);
     if may_be_embryonic && !headers.opens && entry.backend == BackendRef::NONE {
-        let entry = tables.entry(flow, Store::Embryonic);
+        let entry = tables.embryonic_entry(flow, now_ns);
         if is_young(entry.seen_ns) {
             return Found { entry, store: Store::Embryonic };
         }

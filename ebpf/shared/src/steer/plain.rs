@@ -9,7 +9,7 @@ use super::outcome::{Entry, Path, Record, Steered};
 use crate::abi::{MODE_OBSERVE, ON_SICK_REHASH, Service, Slot};
 use crate::hash::flow_mark;
 use crate::packet::{Headers, Kind, PROTOCOL_TCP};
-use crate::tables::{Bitmap, Store, Tables, bit};
+use crate::tables::{Bitmap, Tables, bit};
 
 /// What becomes of the packet, if it is such a one.
 #[inline(always)]
@@ -34,7 +34,7 @@ pub(super) fn steered<T: Tables>(
         if !is_tcp || headers.opens {
             return None;
         }
-        backend = tables.entry(&headers.flow, Store::Flows).backend;
+        backend = tables.entry(&headers.flow).backend;
         path = Path::Entry;
     } else if slot.drains() || !(is_tcp || service.on_sick_udp == ON_SICK_REHASH) {
         // Who follows such a slot is to have an entry.
