@@ -156,20 +156,30 @@ fn compare(stage: &Stage, report: &mut Report) -> Result<f64> {
     row(report, "sickbay http", what.0, &own_windows, false, None);
     report.figure("segments_sickbay", segments_per_probe(&own_windows));
     for ((name, figure, _, count), windows) in others.iter().zip(&windows) {
-        let ratios = own_windows.iter().zip(windows);
-        let ratio = median(
-            ratios.map(|(own, it)| own.per_cpu_second(false) / it.per_cpu_second(false)).collect(),
-        );
+        let ratio = ratio(&own_windows, windows, false);
         row(report, name, *count, windows, false, Some(ratio));
         report.figure(*figure, rounded(ratio));
         report.figure(figure.replace("ratio", "segments"), segments_per_probe(windows));
     }
     promise_ratios(report);
+    note_ceiling(report, &windows);
     let ceiling = median(windows[0].iter().map(|it| it.per_cpu_second(false)).collect());
     for subject in [own, bare, fresh, tokio, haproxy, varnish] {
         subject.stop()?;
     }
     Ok(ceiling)
+}
+
+/// How many times what HAProxy and varnishd do the bare loop does: nobody can be above that by the
+/// kernel's TCP. The windows are those of [`compare`], in its order.
+fn note_ceiling(report: &mut Report, [bare, .., haproxy, varnish]: &[Vec<Window>; 5]) {
+    let (haproxy, varnish) = (ratio(bare, haproxy, false), ratio(bare, varnish, false));
+    report.figure("ratio_bare_to_haproxy", rounded(haproxy));
+    report.figure("ratio_bare_to_varnish", rounded(varnish));
+    report.notes.push(format!(
+        "the bare loop, the price of the TCP stack, does {haproxy:.2} times what HAProxy does, and \
+         {varnish:.2} times what varnishd does"
+    ));
 }
 
 /// Wide margins: what is promised is that nothing is broken, not what a noisy machine measures.
@@ -202,10 +212,7 @@ fn full_speed(stage: &Stage, report: &mut Report, (count, kind): (u32, Kind)) ->
         bare_windows.push(bare.window(farm, extent.window)?);
     }
     let tcp = kind.is_tcp();
-    let ratios = own_windows.iter().zip(&bare_windows);
-    let ratio = median(
-        ratios.map(|(own, bare)| own.per_cpu_second(tcp) / bare.per_cpu_second(tcp)).collect(),
-    );
+    let ratio = ratio(&own_windows, &bare_windows, tcp);
     row(report, &format!("sickbay {}", kind.name()), count, &own_windows, tcp, None);
     row(report, &format!("bare loop {}", kind.name()), count, &bare_windows, tcp, Some(ratio));
     let name = format!("{}_{count}", kind.name());
@@ -245,6 +252,13 @@ fn row(
         format!("{:.2}", 1e6 / per_cpu_second),
         ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
     ]);
+}
+
+/// How many times the probes per CPU-second of the second are those of the first: the median of what
+/// each round says.
+fn ratio(first: &[Window], second: &[Window], tcp: bool) -> f64 {
+    let rounds = first.iter().zip(second);
+    median(rounds.map(|(a, b)| a.per_cpu_second(tcp) / b.per_cpu_second(tcp)).collect())
 }
 
 /// TCP segments that the farm received for a probe.
