@@ -10,6 +10,7 @@ use sickbay_shared::abi::{
     FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat, Pool, Service, ServiceCounters,
     ServiceKey, Slot, TargetRecord,
 };
+use sickbay_shared::limits::EMBRYONIC_LINES;
 
 /// An array that the agent maps into its memory.
 type Mapped<T> = Array<T, 64, { BPF_F_MMAPABLE as usize }>;
@@ -53,8 +54,13 @@ pub(crate) static TARGETS: Mapped<TargetRecord> = Mapped::new();
 pub(crate) static FLOWS_V4: LruHashMap<FlowKeyV4, FlowEntry, 64> = LruHashMap::new();
 #[btf_map]
 pub(crate) static FLOWS_V6: LruHashMap<FlowKeyV6, FlowEntry, 64> = LruHashMap::new();
+/// Of its real size: what finds a line counts on that.
 #[btf_map]
-pub(crate) static EMBRYONIC: Mapped<EmbryonicLine> = Mapped::new();
+pub(crate) static EMBRYONIC: Array<
+    EmbryonicLine,
+    { EMBRYONIC_LINES as usize },
+    { BPF_F_MMAPABLE as usize },
+> = Array::new();
 #[btf_map]
 pub(crate) static EMBRYONIC_SEEN: Array<u64, 1> = Array::new();
 #[btf_map]

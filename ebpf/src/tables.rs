@@ -19,7 +19,7 @@ use sickbay_shared::abi::{
     AddressPrefixKey, Backend, BackendRef, FlowEntry, FragmentEntry, HEADER_HAS_PREFIXES, Pool,
     PortPrefixKey, Service, ServiceKey, Slot,
 };
-use sickbay_shared::embryonic::{said, tag};
+use sickbay_shared::embryonic::said;
 use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use sickbay_shared::select::Choice;
 use sickbay_shared::service::NO_SERVICE;
@@ -154,7 +154,7 @@ impl Tables for Maps {
 
     #[inline(always)]
     fn embryonic_entry(&self, flow: &Flow, now_ns: u64) -> FlowEntry {
-        said(embryonic::find(tag(flow)), now_ns)
+        said(embryonic::find(embryonic::tag(flow)), now_ns)
     }
 
     #[inline(always)]

@@ -26,7 +26,7 @@ use sickbay_shared::abi::{
     FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat,
 };
 use sickbay_shared::embryonic::tag;
-use sickbay_shared::limits::{EMBRYONIC_LINES, FLOW_MARKS_LINES, GROUP_WORDS};
+use sickbay_shared::limits::{FLOW_MARKS_LINES, GROUP_WORDS};
 use sickbay_shared::model::{ModelCounters, ModelTables};
 use sickbay_shared::packet::Flow;
 use sickbay_shared::pod::Pod;
@@ -136,7 +136,6 @@ impl Steering {
             .map_max_entries(abi::FLOW_MARKS, FLOW_MARKS_LINES)
             .map_max_entries(abi::FLOWS_V4, FLOWS)
             .map_max_entries(abi::FLOWS_V6, FLOWS)
-            .map_max_entries(abi::EMBRYONIC, EMBRYONIC_LINES)
             .load_file(&object)
             .unwrap_or_else(|error| {
                 panic!("loading {} (as root, after xtask build-ebpf): {error:?}", object.display())
@@ -221,7 +220,7 @@ impl Steering {
         self.put_hash(abi::FLOWS_V4, entries_v4);
         self.put_hash(abi::FLOWS_V6, entries_v6);
         let embryonic = of_store(Store::Embryonic);
-        self.embryonic.put(embryonic.map(|((_, flow), entry)| (tag(flow), *entry)));
+        self.embryonic.put(embryonic.map(|((_, flow), entry)| (tag(flow, 0), *entry)));
     }
 
     /// Runs one packet through a program.
@@ -262,9 +261,9 @@ impl Steering {
     #[must_use]
     pub fn entries(&self) -> HashMap<(Store, u64), FlowEntry> {
         let v4 = self.read_hash::<FlowKeyV4, FlowEntry>(abi::FLOWS_V4);
-        let v4 = v4.into_iter().map(|(key, entry)| (tag(&flow_v4(&key)), entry));
+        let v4 = v4.into_iter().map(|(key, entry)| (tag(&flow_v4(&key), 0), entry));
         let v6 = self.read_hash::<FlowKeyV6, FlowEntry>(abi::FLOWS_V6);
-        let v6 = v6.into_iter().map(|(key, entry)| (tag(&flow_v6(&key)), entry));
+        let v6 = v6.into_iter().map(|(key, entry)| (tag(&flow_v6(&key), 0), entry));
         let in_store = |store| move |(tag, entry)| ((store, tag), entry);
         let lasting = v4.chain(v6).map(in_store(Store::Flows));
         let embryonic = self.embryonic.all().into_iter().map(in_store(Store::Embryonic));

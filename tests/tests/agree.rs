@@ -278,7 +278,7 @@ fn assert_same_entries(
     place: &str,
 ) {
     let host: HashMap<_, _> =
-        host.iter().map(|((store, flow), entry)| ((*store, tag(flow)), *entry)).collect();
+        host.iter().map(|((store, flow), entry)| ((*store, tag(flow, 0)), *entry)).collect();
     for flow in kernel.keys().chain(host.keys()) {
         let (kernel, host) = (kernel.get(flow), host.get(flow));
         let backends = (kernel.map(|entry| entry.backend), host.map(|entry| entry.backend));

@@ -304,10 +304,13 @@ fn flow_entries_are_kept_when_asked_for_and_when_their_room_is_unchanged() {
     let (v4, targets) =
         (host.pins("main").join("maps/FLOWS_V4"), host.pins("main").join("maps/TARGETS"));
     let before = (map_id(&v4), map_id(&targets));
+    let flow_maps = || FLOW_MAPS.map(|name| map_id(&host.pins("main").join("maps").join(name)));
+    let flow_maps_before = flow_maps();
     let object = object().unwrap();
     let mut kept = Datapath::load(object, &small_sizes(), &host.pins("main"), &FLOW_MAPS).unwrap();
     kept.attach(&[]).unwrap();
     assert_eq!(map_id(&v4), before.0);
+    assert_eq!(flow_maps(), flow_maps_before);
     assert_ne!(map_id(&targets), before.1);
     drop(kept);
     let sizes = Sizes { flows: 2048, ..small_sizes() };

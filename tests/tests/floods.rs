@@ -95,13 +95,13 @@ fn flood_of_syns_flushes_no_flow_that_has_begun() {
         entries.keys().filter(|(store, _)| *store == Store::Flows).count()
     };
     assert_eq!(lasting(&entries), flows as usize);
-    assert!(entries.len() <= (flows + room) as usize, "{} entries", entries.len());
+    assert!(entries.len() > (room * 9 / 10) as usize, "only {} entries", entries.len());
     // Whoever has come of late is there: chance gives few of the lines five of so many.
     let late = end - room / 8..end;
     let there = |client| {
         let frame = packet(client, SYN);
         let flow = parse(&Bytes::new(&frame)).expect("a frame without fault").flow;
-        entries.contains_key(&(Store::Embryonic, tag(&flow)))
+        entries.contains_key(&(Store::Embryonic, tag(&flow, 0)))
     };
     let lost = late.clone().filter(|&client| !there(client)).count();
     assert!(lost * 1_000 < late.len(), "{lost} of {} of the last have no entry", late.len());

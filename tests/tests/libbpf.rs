@@ -29,9 +29,6 @@ fn loaded() -> Object {
         if [abi::BACKENDS, abi::BACKEND_COUNTERS].contains(&name.as_str()) {
             map.set_max_entries(BACKENDS).expect("a size");
         }
-        if name == abi::EMBRYONIC {
-            map.set_max_entries(EMBRYONIC_LINES).expect("a size");
-        }
     }
     open.load().expect("libbpf loads the object (as root)")
 }

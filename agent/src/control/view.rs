@@ -195,7 +195,7 @@ pub struct FlowEntriesView {
     pub family: String,
     /// Of flows that have begun, void ones among them.
     pub flows: u64,
-    /// Of SYNs whose flow has sent nothing else yet.
+    /// Of SYNs whose flow has sent nothing else yet, and still may.
     pub embryonic: u64,
     /// How many flows that have begun there is room for.
     pub room: u64,

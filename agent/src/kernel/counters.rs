@@ -141,8 +141,11 @@ impl Counters {
         for bytes in bytes.chunks_exact(size_of::<EmbryonicEntry>()) {
             let entry = EmbryonicEntry::from_bytes(bytes).expect("as long as the type");
             let is_young = now_ns < entry.said(now_ns).seen_ns.saturating_add(EMBRYONIC_LIFE_NS);
-            if entry.whom != 0 && is_young {
-                counts[usize::from(family_of(entry.tag()) == 6)] += 1;
+            match family_of(entry.tag()) {
+                4 if is_young => counts[0] += 1,
+                6 if is_young => counts[1] += 1,
+                // Void, or none.
+                _ => {}
             }
         }
         Ok(counts)

@@ -12,9 +12,7 @@ use sickbay::board::Board;
 use sickbay::kernel::{MAPS_FOLDER, Sizes};
 use sickbay_lab::private;
 use sickbay_shared::abi;
-use sickbay_shared::limits::{
-    EMBRYONIC_LINES, FLOW_MARKS_LINES, GROUP_WORDS, POOL_BACKENDS_MAX, WORD_BACKENDS,
-};
+use sickbay_shared::limits::{FLOW_MARKS_LINES, GROUP_WORDS, POOL_BACKENDS_MAX, WORD_BACKENDS};
 use sickbay_shared::pod::Pod;
 
 use super::replay::Measured;
@@ -159,7 +157,6 @@ fn size(name: &str, slots: u32) -> Option<u32> {
         abi::HEARTBEATS => SHARDS,
         abi::SLOTS => slots,
         abi::FLOWS_V4 | abi::FLOWS_V6 => FLOWS,
-        abi::EMBRYONIC => EMBRYONIC_LINES,
         abi::FLOW_MARKS => FLOW_MARKS_LINES,
         _ => return None,
     })

@@ -14,8 +14,8 @@ pub(super) fn hold(report: &mut Report) {
     ];
     // What may not grow, against what, and by how much at most.
     const AT_MOST: [(&str, &str, &str, f64); 3] = [
-        // In an LRU hash, the entry alone brought it above this.
-        ("ratio_entered", "syn_diverted_entered_v4_ns", "map_insert_ns", 2.2),
+        // 1.4 to 1.5; with the entry in an LRU hash it was 2.1 to 2.6.
+        ("ratio_entered", "syn_diverted_entered_v4_ns", "map_insert_ns", 2.0),
         (
             "ratio_10000_backends",
             "syn_first_v4_of_10000_backends_hot_ns",

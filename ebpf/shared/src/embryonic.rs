@@ -3,7 +3,8 @@
 //! A diverted SYN costs one line of memory, without a lock. In an LRU hash it would cost a look-up
 //! and an insertion, which takes the locks of a bucket and of a list that all CPUs share; and it is
 //! SYNs that floods are made of. A line that is full loses its oldest entry, whatever is void
-//! elsewhere: with room for so many more than are under way at a time, that is as good.
+//! elsewhere: with room for so many more than are under way at a time, that is as good. Two CPUs that
+//! write to one line in the same instant may lose an entry, and never mix two.
 
 use crate::abi::{BackendRef, EmbryonicEntry, FlowEntry};
 use crate::hash::flow_name;
@@ -15,6 +16,9 @@ const FAMILY_BITS: u32 = 2;
 /// An entry's time is counted in 2^22 ns, the coarse clock's own steps at 250 Hz: 32 bits of them
 /// are 208 days.
 pub const TICK_BITS: u32 = 22;
+/// Ticks that an entry may be ahead of this CPU's clock, 1 s: it was put by another one, after this
+/// one had looked at the clock and was held up.
+const AHEAD_TICKS: u32 = 256;
 
 /// A line of entries, wherever it stands. Its words may change at any time.
 pub trait Line {
@@ -26,13 +30,22 @@ pub trait Line {
     fn put(&self, way: usize, entry: EmbryonicEntry);
 }
 
-/// What names a flow among these entries: 62 bits of a hash, and its family. Never 0. Not of the hash
-/// that finds the flow's slot: the flows of a sick one are to have many lines.
+/// What names a flow among these entries: 62 bits of a hash, and its family. Never 0. Not of the
+/// hash that finds the flow's slot: the flows of a sick one are to have many lines. The seed is the
+/// host's own ([`seed`]), so that nobody elsewhere can make a flow of another one's tag.
 #[inline(always)]
 #[must_use]
-pub fn tag(flow: &Flow) -> u64 {
+pub fn tag(flow: &Flow, seed: u64) -> u64 {
     let family = u64::from(flow.family / 2);
-    flow_name(flow) >> FAMILY_BITS << FAMILY_BITS | family
+    flow_name(flow, seed) >> FAMILY_BITS << FAMILY_BITS | family
+}
+
+/// The seed of [`tag`] from the boot id in a [`Header`](crate::abi::Header), which is random, told to
+/// nobody outside, and the same for every agent that may find these entries.
+#[inline(always)]
+#[must_use]
+pub const fn seed(boot_id: [u64; 2]) -> u64 {
+    boot_id[0] ^ boot_id[1].rotate_left(32)
 }
 
 /// The line where a flow of this tag has its entry.
@@ -91,13 +104,12 @@ pub fn put<L: Line>(line: &L, tag: u64, backend: BackendRef, now_ns: u64) {
     line.put(place(line, tag, now_ns), EmbryonicEntry::new(tag, backend, now_ns));
 }
 
-/// Takes the flow's entry away, if it is there.
+/// Takes the flow's entry away, if it is there; both, if two CPUs have put one at once.
 #[inline(always)]
 pub fn delete<L: Line>(line: &L, tag: u64) {
     for way in 0..EMBRYONIC_WAYS {
         if line.check(way) ^ line.whom(way) == tag {
             line.put(way, EmbryonicEntry { check: 0, whom: 0 });
-            return;
         }
     }
 }
@@ -119,20 +131,20 @@ fn place<L: Line>(line: &L, tag: u64, now_ns: u64) -> usize {
     oldest
 }
 
-/// How long ago the SYN of [`EmbryonicEntry::whom`] came, in ticks, and one more: it may have come
-/// on another CPU, a tick after this one looked at the clock.
+/// How long ago the SYN of [`EmbryonicEntry::whom`] came, in ticks, and [`AHEAD_TICKS`] more.
 #[inline(always)]
 const fn age_ticks(whom: u64, now_ns: u64) -> u32 {
-    ((now_ns >> TICK_BITS) as u32).wrapping_add(1).wrapping_sub((whom >> 32) as u32)
+    ((now_ns >> TICK_BITS) as u32).wrapping_add(AHEAD_TICKS).wrapping_sub((whom >> 32) as u32)
 }
 
-/// What [`EmbryonicEntry::whom`] says; of 0, an entry of [`BackendRef::NONE`]. 208 days after its time
-/// it seems to be of now, and after another 60 s to be void again.
+/// What [`EmbryonicEntry::whom`] says; of 0, an entry of [`BackendRef::NONE`]. 208 days after its
+/// time it seems to be of now, and after another 60 s to be void again.
 #[inline(always)]
 #[must_use]
 pub const fn said(whom: u64, now_ns: u64) -> FlowEntry {
     let age = age_ticks(whom, now_ns) as u64;
-    let seen_ns = ((now_ns >> TICK_BITS) + 1).saturating_sub(age) << TICK_BITS;
+    let ahead = (now_ns >> TICK_BITS) + AHEAD_TICKS as u64;
+    let seen_ns = ahead.saturating_sub(age) << TICK_BITS;
     FlowEntry { seen_ns, backend: BackendRef(whom as u32), reserved: 0 }
 }
 
@@ -181,7 +193,7 @@ mod tests {
     #[test]
     fn entry_is_found_by_its_own_tag_alone_until_it_is_deleted() {
         let line = Model::default();
-        let (tag, other) = (tag(&flow(1)), tag(&flow(2)));
+        let (tag, other) = (tag(&flow(1), 0), tag(&flow(2), 0));
         assert_eq!(found(&line, tag), BackendRef::NONE);
         put(&line, tag, backend(3), NOW_NS - SECOND_NS);
         assert_eq!(found(&line, tag), backend(3));
@@ -204,10 +216,15 @@ mod tests {
                 assert!(rounded < TICK_NS, "{age_ns} ns before {now_ns}: {seen_ns}");
             }
         }
-        let line = Model::default();
-        put(&line, 9, backend(1), NOW_NS + TICK_NS);
-        let seen_ns = said(find(&line, 9), NOW_NS).seen_ns;
-        assert!(seen_ns.abs_diff(NOW_NS) <= TICK_NS, "of another CPU, a tick ahead: {seen_ns}");
+        // Of another CPU, while this one was held up.
+        for ahead_ns in [TICK_NS, 3 * TICK_NS, SECOND_NS] {
+            let line = Model::default();
+            put(&line, 9, backend(1), NOW_NS + ahead_ns);
+            let seen_ns = said(find(&line, 9), NOW_NS).seen_ns;
+            assert!(seen_ns.abs_diff(NOW_NS + ahead_ns) <= TICK_NS, "{ahead_ns}: {seen_ns}");
+            put(&line, 10, backend(2), NOW_NS);
+            assert_eq!(found(&line, 9), backend(1), "it gives way to nobody while there is room");
+        }
     }
 
     #[test]
@@ -248,13 +265,13 @@ mod tests {
     #[test]
     fn two_halves_of_two_entries_are_nobodys() {
         let line = Model::default();
-        let first = EmbryonicEntry::new(tag(&flow(1)), backend(1), NOW_NS);
-        let second = EmbryonicEntry::new(tag(&flow(2)), backend(2), NOW_NS);
+        let first = EmbryonicEntry::new(tag(&flow(1), 0), backend(1), NOW_NS);
+        let second = EmbryonicEntry::new(tag(&flow(2), 0), backend(2), NOW_NS);
         line.put(0, EmbryonicEntry { check: first.check, whom: second.whom });
         line.put(1, EmbryonicEntry { check: second.check, whom: 0 });
         line.put(2, EmbryonicEntry { check: 0, whom: first.whom });
         for port in [1, 2] {
-            assert_eq!(found(&line, tag(&flow(port))), BackendRef::NONE);
+            assert_eq!(found(&line, tag(&flow(port), 0)), BackendRef::NONE);
         }
     }
 
@@ -281,7 +298,7 @@ mod tests {
     fn writers_of_one_line_give_no_flow_the_backend_of_another() {
         let (line, writing) = (Shared::default(), AtomicU32::new(2));
         // Six flows for four ways: each writer throws the other's out.
-        let tags: std::vec::Vec<u64> = (1..=6).map(|port| tag(&flow(port))).collect();
+        let tags: std::vec::Vec<u64> = (1..=6).map(|port| tag(&flow(port), 0)).collect();
         let write = |order: &[usize]| {
             for turn in 0..200_000_usize {
                 let which = order[turn % order.len()];
@@ -312,10 +329,10 @@ mod tests {
     #[test]
     fn tags_tell_families_and_spread_over_the_lines() {
         let v6 = Flow::v6([1; 4], [2; 4], 3, 6);
-        assert_eq!((family_of(tag(&flow(1))), family_of(tag(&v6))), (4, 6));
+        assert_eq!((family_of(tag(&flow(1), 0)), family_of(tag(&v6, 0))), (4, 6));
         let mut counts = std::vec![0_u32; EMBRYONIC_LINES as usize];
         for port in 0..EMBRYONIC_LINES {
-            counts[line_of(tag(&flow(port.to_be()))) as usize] += 1;
+            counts[line_of(tag(&flow(port.to_be()), 0)) as usize] += 1;
         }
         // One expected each: of so many, one in some thousands of tries has more than ten.
         assert!(counts.iter().all(|&count| count <= 10), "{:?}", counts.iter().max());

@@ -5,6 +5,7 @@ use core::ptr::addr_of_mut;
 
 use sickbay_shared::abi::{BackendRef, EmbryonicEntry, EmbryonicLine};
 use sickbay_shared::embryonic::{self, Line};
+use sickbay_shared::packet::Flow;
 
 use crate::maps;
 
@@ -46,6 +47,18 @@ impl Line for InMap {
             (&raw mut (*place).whom).write_volatile(entry.whom);
         }
     }
+}
+
+/// See [`embryonic::tag`].
+#[inline(always)]
+pub(super) fn tag(flow: &Flow) -> u64 {
+    let boot_id = match maps::HEADER.get_ptr(0) {
+        // SAFETY: an aligned field of the map's element, which lives as long as the program; the agent
+        // writes it before anything is attached.
+        Some(header) => unsafe { (&raw const (*header).boot_id).cast::<[u64; 2]>().read() },
+        None => [0; 2],
+    };
+    embryonic::tag(flow, embryonic::seed(boot_id))
 }
 
 /// See [`embryonic::find`].

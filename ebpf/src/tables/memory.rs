@@ -8,12 +8,11 @@ use sickbay_shared::abi::{
     BackendRef, DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey,
 };
 use sickbay_shared::budget::{self, Purse};
-use sickbay_shared::embryonic::tag;
 use sickbay_shared::limits::FLOW_MARKS_BYTES;
 use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use sickbay_shared::tables::{Memory, Store};
 
-use super::{Maps, calls};
+use super::{Maps, calls, embryonic};
 use crate::maps;
 
 impl Memory for Maps {
@@ -21,7 +20,11 @@ impl Memory for Maps {
     fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool {
         const FLAGS: u64 = BPF_ANY as u64;
         if store == Store::Embryonic {
-            return calls::sickbay_put_embryonic(tag(flow), entry.backend.0, entry.seen_ns) != 0;
+            return calls::sickbay_put_embryonic(
+                embryonic::tag(flow),
+                entry.backend.0,
+                entry.seen_ns,
+            ) != 0;
         }
         match flow.family {
             4 => maps::FLOWS_V4.insert(key_v4(flow), entry, FLAGS),
@@ -46,7 +49,7 @@ impl Memory for Maps {
     #[inline(always)]
     fn stamp_entry(&self, flow: &Flow, store: Store, now_ns: u64) {
         if store == Store::Embryonic {
-            calls::sickbay_put_embryonic(tag(flow), BackendRef::NONE.0, now_ns);
+            calls::sickbay_put_embryonic(embryonic::tag(flow), BackendRef::NONE.0, now_ns);
         } else if let Some(entry) = entry_pointer(flow) {
             // SAFETY: an aligned field of a map's element, stored whole.
             unsafe { (&raw mut (*entry).seen_ns).write_volatile(now_ns) }
@@ -56,7 +59,7 @@ impl Memory for Maps {
     #[inline(always)]
     fn delete_entry(&self, flow: &Flow, store: Store) {
         if store == Store::Embryonic {
-            calls::sickbay_delete_embryonic(tag(flow));
+            calls::sickbay_delete_embryonic(embryonic::tag(flow));
             return;
         }
         // Gone already, by eviction: as wished.

@@ -100,6 +100,9 @@ fn maps_that_a_minor_has_dropped_go_and_those_it_has_added_come() {
     wanted.sort_unstable();
     assert_eq!(left, wanted);
     assert_eq!(map_id(&maps.join(abi::FLOWS_V4)), flows, "flows go along");
+    let embryonic = syscall::pinned(&maps.join(abi::EMBRYONIC)).unwrap();
+    let room = syscall::map_info(embryonic.as_fd()).unwrap().entries_max;
+    assert_eq!(room, sickbay_shared::limits::EMBRYONIC_LINES);
     assert!(!stage.agent.pin_directory().join("maps-old").exists());
 }
 

@@ -14,7 +14,8 @@ pub struct Header {
     pub shard_count: u32,
     /// Grows by one with every configuration put into force.
     pub generation: u64,
-    /// The kernel's boot id: monotonic stamps of another boot mean nothing.
+    /// The kernel's boot id: monotonic stamps of another boot mean nothing. Also what tags are made
+    /// with ([`seed`](crate::embryonic::seed)).
     pub boot_id: [u8; 16],
     /// Backend indices in use are below this.
     pub backend_count: u32,

@@ -91,7 +91,7 @@ impl Tables for ModelTables {
     fn embryonic_entry(&self, flow: &Flow, now_ns: u64) -> FlowEntry {
         let entry = self.entry_in(Store::Embryonic, flow);
         // Its time as the map's entries have it.
-        EmbryonicEntry::new(tag(flow), entry.backend, entry.seen_ns).said(now_ns)
+        EmbryonicEntry::new(tag(flow, 0), entry.backend, entry.seen_ns).said(now_ns)
     }
 
     fn is_marked(&self, mark: u32) -> bool {
