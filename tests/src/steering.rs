@@ -25,7 +25,7 @@ use sickbay_shared::abi::{
     self, Budget, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry, FlowKeyV4, FlowKeyV6,
     FragmentEntry, FragmentKey, GlobalCounters, Header, Heartbeat,
 };
-use sickbay_shared::embryonic::tag;
+use sickbay_shared::embryonic::{seed, tag};
 use sickbay_shared::limits::{FLOW_MARKS_LINES, GROUP_WORDS};
 use sickbay_shared::model::{ModelCounters, ModelTables};
 use sickbay_shared::packet::Flow;
@@ -196,7 +196,7 @@ impl Steering {
         self.put_trie::<_, 8>(abi::PORT_PREFIXES, &old.port_prefixes, &new.port_prefixes);
         self.put_array(abi::SERVICES, &old.services, &new.services);
         self.put_hash(abi::SERVICE_KEYS, new.service_keys.clone());
-        self.put_entries(&new.entries.borrow());
+        self.put_entries(&new.entries.borrow(), seed_of(&new.header));
         self.marks.put(new.marks.borrow().as_ref());
         self.put_array(abi::EMBRYONIC_SEEN, &[], &[new.embryonic_seen_ns.get()]);
         self.put_hash(abi::FRAGMENTS, new.fragments.borrow().clone());
@@ -205,7 +205,7 @@ impl Steering {
         self.held = new;
     }
 
-    fn put_entries(&mut self, entries: &HashMap<(Store, Flow), FlowEntry>) {
+    fn put_entries(&mut self, entries: &HashMap<(Store, Flow), FlowEntry>, seed: u64) {
         let of_store = |store| entries.iter().filter(move |((of, _), _)| *of == store);
         let (mut entries_v4, mut entries_v6) = (HashMap::new(), HashMap::new());
         for ((_, flow), entry) in of_store(Store::Flows) {
@@ -220,7 +220,7 @@ impl Steering {
         self.put_hash(abi::FLOWS_V4, entries_v4);
         self.put_hash(abi::FLOWS_V6, entries_v6);
         let embryonic = of_store(Store::Embryonic);
-        self.embryonic.put(embryonic.map(|((_, flow), entry)| (tag(flow, 0), *entry)));
+        self.embryonic.put(embryonic.map(|((_, flow), entry)| (tag(flow, seed), *entry)));
     }
 
     /// Runs one packet through a program.
@@ -260,10 +260,11 @@ impl Steering {
     /// The entries that are in the maps, by where they stand and their flows' tags.
     #[must_use]
     pub fn entries(&self) -> HashMap<(Store, u64), FlowEntry> {
+        let seed = seed_of(&self.held.header);
         let v4 = self.read_hash::<FlowKeyV4, FlowEntry>(abi::FLOWS_V4);
-        let v4 = v4.into_iter().map(|(key, entry)| (tag(&flow_v4(&key), 0), entry));
+        let v4 = v4.into_iter().map(|(key, entry)| (tag(&flow_v4(&key), seed), entry));
         let v6 = self.read_hash::<FlowKeyV6, FlowEntry>(abi::FLOWS_V6);
-        let v6 = v6.into_iter().map(|(key, entry)| (tag(&flow_v6(&key), 0), entry));
+        let v6 = v6.into_iter().map(|(key, entry)| (tag(&flow_v6(&key), seed), entry));
         let in_store = |store| move |(tag, entry)| ((store, tag), entry);
         let lasting = v4.chain(v6).map(in_store(Store::Flows));
         let embryonic = self.embryonic.all().into_iter().map(in_store(Store::Embryonic));
@@ -308,6 +309,13 @@ impl Steering {
             backends: self.read_counters(abi::BACKEND_COUNTERS, backends).into(),
         }
     }
+}
+
+/// The seed of the tags of entries, where the header is this one.
+#[must_use]
+pub fn seed_of(header: &Header) -> u64 {
+    let (words, _) = header.boot_id.as_chunks();
+    seed([u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])])
 }
 
 fn heartbeats(tables: &ModelTables) -> Vec<Heartbeat> {

@@ -21,7 +21,7 @@ use sickbay_shared::steer::{Action, Outcome, decide};
 use sickbay_shared::tables::Store;
 use sickbay_tests::chance::{Chance, World};
 use sickbay_tests::figures;
-use sickbay_tests::steering::{Entrance, Ran, Steering};
+use sickbay_tests::steering::{Entrance, Ran, Steering, seed_of};
 
 /// More than any run of a batch takes; less than any two ages of entries differ by.
 const SLACK_NS: u64 = 1_000_000_000;
@@ -219,7 +219,8 @@ fn run_batch(
         seen.note(ran.action, &outcome);
     }
     assert_eq!(steering.counters(), counters, "{place}");
-    assert_same_entries(&steering.entries(), &world.tables.entries.borrow(), place);
+    let seed = seed_of(&world.tables.header);
+    assert_same_entries(&steering.entries(), &world.tables.entries.borrow(), seed, place);
     assert_same_fragments(&steering.fragments(), &world.tables.fragments.borrow(), place);
     if let Some(marks) = world.tables.marks.borrow().as_ref() {
         assert_eq!(steering.marks(), *marks, "{place}");
@@ -275,10 +276,11 @@ fn answered(entrance: Entrance, frame: Vec<u8>, answer: fn(&mut Buffer, &Headers
 fn assert_same_entries(
     kernel: &HashMap<(Store, u64), FlowEntry>,
     host: &HashMap<(Store, Flow), FlowEntry>,
+    seed: u64,
     place: &str,
 ) {
     let host: HashMap<_, _> =
-        host.iter().map(|((store, flow), entry)| ((*store, tag(flow, 0)), *entry)).collect();
+        host.iter().map(|((store, flow), entry)| ((*store, tag(flow, seed)), *entry)).collect();
     for flow in kernel.keys().chain(host.keys()) {
         let (kernel, host) = (kernel.get(flow), host.get(flow));
         let backends = (kernel.map(|entry| entry.backend), host.map(|entry| entry.backend));
