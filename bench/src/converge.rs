@@ -33,6 +33,8 @@ mod samples;
 mod server;
 /// sickbay on the ground.
 mod sickbay;
+/// The kernel's stamps, brought to one clock.
+mod stamps;
 /// Packets with the kernel's stamps.
 mod tap;
 

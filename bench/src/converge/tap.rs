@@ -1,5 +1,4 @@
-//! Packets with the kernel's own stamps, brought to CLOCK_MONOTONIC: SYNs at a backend, and
-//! messages of a log.
+//! Packets with the kernel's own stamps: SYNs at a backend, and messages of a log.
 
 use std::io::IoSliceMut;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -16,20 +15,15 @@ use nix::sys::socket::{
     setsockopt, socket, sockopt,
 };
 use nix::sys::time::{TimeSpec, TimeVal};
-use nix::time::{ClockId, clock_gettime};
-use sickbay_lab::clock::monotonic_ns;
 use sickbay_lab::namespace::Namespace;
 
 use super::samples::Syn;
+use super::stamps::{Offsets, nanoseconds};
 
 /// Room for what comes while the reader does not run.
 const BUFFER_BYTES: usize = 32 << 20;
 /// The longest that a reader does not look whether it is to stop.
 const LOOK_INTERVAL_US: i64 = 100_000;
-/// Two clocks are read this many times, and the closest pair is taken.
-const PAIRS: usize = 100;
-/// A clock that was set meanwhile by more than this makes the stamps worthless, in ns.
-const DRIFT_NS_MAX: u64 = 100_000;
 const ETHERNET_BYTES: usize = 14;
 const TCP: u8 = 6;
 const SYN_AND_ACK: u8 = 0x12;
@@ -48,7 +42,6 @@ struct Reader<T> {
     kept: Arc<Mutex<Vec<T>>>,
     stopping: Arc<AtomicBool>,
     dropped: Arc<AtomicU32>,
-    offset_ns: u64,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -65,16 +58,15 @@ impl<T: Copy + Send + 'static> Reader<T> {
             kept: Arc::default(),
             stopping: Arc::default(),
             dropped: Arc::default(),
-            offset_ns: realtime_offset_ns(),
             thread: None,
         };
         let kept = Arc::clone(&reader.kept);
         let (stopping, dropped) = (Arc::clone(&reader.stopping), Arc::clone(&reader.dropped));
-        let offset_ns = reader.offset_ns;
+        let mut offsets = Offsets::new();
         reader.thread = Some(thread::spawn(move || {
             let mut room = [0; 2048];
             while !stopping.load(Ordering::Relaxed) {
-                let Some(received) = receive(socket.as_raw_fd(), &mut room, offset_ns) else {
+                let Some(received) = receive(socket.as_raw_fd(), &mut room, &mut offsets) else {
                     continue;
                 };
                 if let Some(count) = received.dropped {
@@ -96,8 +88,6 @@ impl<T: Copy + Send + 'static> Reader<T> {
         self.join();
         let dropped = self.dropped.load(Ordering::Relaxed);
         ensure!(dropped == 0, "{dropped} packets were not seen: the machine is too busy");
-        let drift_ns = realtime_offset_ns().abs_diff(self.offset_ns);
-        ensure!(drift_ns <= DRIFT_NS_MAX, "the clock was set meanwhile, by {drift_ns} ns");
         Ok(std::mem::take(&mut lock(&self.kept)))
     }
 }
@@ -145,7 +135,7 @@ impl Tap {
     /// All of them, in order of arrival.
     ///
     /// # Errors
-    /// When some were missed, or the clock was set.
+    /// When some were missed.
     pub(super) fn stop(self) -> Result<Vec<Syn>> {
         let mut syns = self.reader.stop()?;
         // Two CPUs stamp and deliver, not always in the same order.
@@ -181,7 +171,11 @@ impl Log {
     }
 }
 
-fn receive<'room>(socket: RawFd, room: &'room mut [u8], offset_ns: u64) -> Option<Received<'room>> {
+fn receive<'room>(
+    socket: RawFd,
+    room: &'room mut [u8],
+    offsets: &mut Offsets,
+) -> Option<Received<'room>> {
     let mut space = cmsg_space!(TimeSpec, u32);
     let (mut at_ns, mut dropped) = (None, None);
     let count = {
@@ -199,7 +193,7 @@ fn receive<'room>(socket: RawFd, room: &'room mut [u8], offset_ns: u64) -> Optio
         }
         message.bytes
     };
-    Some(Received { bytes: &room[..count], at_ns: at_ns?.checked_sub(offset_ns)?, dropped })
+    Some(Received { bytes: &room[..count], at_ns: offsets.moment_ns(at_ns?), dropped })
 }
 
 /// The sequence number of a SYN to that address; `None` for any other frame.
@@ -213,29 +207,14 @@ fn syn_sequence(frame: &[u8], destination: Ipv4Addr) -> Option<u32> {
     (is_it && is_syn).then(|| u32::from_be_bytes(sequence))
 }
 
-/// What CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, in ns.
-fn realtime_offset_ns() -> u64 {
-    let pairs = (0..PAIRS).map(|_| {
-        let before_ns = monotonic_ns();
-        let now = clock_gettime(ClockId::CLOCK_REALTIME).expect("every Linux has CLOCK_REALTIME");
-        let after_ns = monotonic_ns();
-        let middle_ns = before_ns.midpoint(after_ns);
-        (after_ns - before_ns, nanoseconds(now).saturating_sub(middle_ns))
-    });
-    pairs.min().expect("there are pairs").1
-}
-
-fn nanoseconds(time: TimeSpec) -> u64 {
-    let seconds = u64::try_from(time.tv_sec()).expect("the year is after 1970");
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).expect("nanoseconds are positive")
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use sickbay_lab::clock::monotonic_ns;
+
     use super::super::clients::syn;
     use super::*;
 
@@ -266,13 +245,13 @@ mod tests {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = receiver.local_addr().unwrap();
         setsockopt(&receiver, sockopt::ReceiveTimestampns, &true).unwrap();
-        let offset_ns = realtime_offset_ns();
+        let mut offsets = Offsets::new();
         // The kernel begins to stamp a moment after it is asked to.
         thread::sleep(std::time::Duration::from_millis(50));
         let before_ns = monotonic_ns();
         UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().send_to(b"x", address).unwrap();
         let mut room = [0; 16];
-        let received = receive(receiver.as_raw_fd(), &mut room, offset_ns).unwrap();
+        let received = receive(receiver.as_raw_fd(), &mut room, &mut offsets).unwrap();
         assert_eq!(received.bytes, b"x");
         // The offset itself is known to about a microsecond.
         assert!(before_ns < received.at_ns + 100_000 && received.at_ns < monotonic_ns() + 100_000);
