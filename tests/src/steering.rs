@@ -8,18 +8,24 @@ mod elements;
 mod embryonic;
 /// The marks of flows that may have entries.
 mod marks;
+/// The programs, run packet by packet.
+mod runner;
 
 pub use self::elements::sum;
+pub use self::runner::Runner;
 
 use self::embryonic::Embryonic;
 use self::marks::Marks;
 
 use std::collections::{HashMap, HashSet};
 use std::env;
+use std::fmt::Debug;
 use std::path::PathBuf;
 
 use aya::maps::{MapData, RingBuf};
-use aya::programs::{ProgramError, ProgramInfo, SchedClassifier, TestRun, TestRunOptions, Xdp};
+use aya::programs::{
+    Program, ProgramError, ProgramInfo, SchedClassifier, TestRun, TestRunOptions, Xdp,
+};
 use aya::{Ebpf, EbpfLoader};
 use sickbay_shared::abi::{
     self, Budget, DropRecord, EXPLANATION_OFFSET, Explanation, FlowEntry, FlowKeyV4, FlowKeyV6,
@@ -140,13 +146,13 @@ impl Steering {
             .unwrap_or_else(|error| {
                 panic!("loading {} (as root, after xtask build-ebpf): {error:?}", object.display())
             });
-        let xdp: &mut Xdp = program(&mut ebpf, abi::XDP_PROGRAM);
+        let xdp: &mut Xdp = program_mut(&mut ebpf, abi::XDP_PROGRAM);
         xdp.load().expect("the verifier accepts the XDP program");
         let xdp = Cost::new(abi::XDP_PROGRAM, xdp.info());
-        let tc: &mut SchedClassifier = program(&mut ebpf, abi::TC_PROGRAM);
+        let tc: &mut SchedClassifier = program_mut(&mut ebpf, abi::TC_PROGRAM);
         tc.load().expect("the verifier accepts the TC program");
         let tc = Cost::new(abi::TC_PROGRAM, tc.info());
-        let explain: &mut Xdp = program(&mut ebpf, abi::EXPLAIN_PROGRAM);
+        let explain: &mut Xdp = program_mut(&mut ebpf, abi::EXPLAIN_PROGRAM);
         explain.load().expect("the verifier accepts the program that explains");
         let explain = Cost::new(abi::EXPLAIN_PROGRAM, explain.info());
         let drops = ebpf.take_map(abi::DROPS).expect("a ring buffer in the object");
@@ -225,21 +231,13 @@ impl Steering {
 
     /// Runs one packet through a program.
     pub fn run(&mut self, entrance: Entrance, frame: &[u8]) -> Ran {
-        let mut data_out = vec![0; frame.len() + 64];
-        let options = TestRunOptions {
-            data_in: Some(frame),
-            data_out: Some(&mut data_out),
-            ..TestRunOptions::default()
-        };
-        let result = match entrance {
-            Entrance::Xdp => program::<Xdp>(&mut self.ebpf, abi::XDP_PROGRAM).test_run(options),
-            Entrance::Tc => {
-                program::<SchedClassifier>(&mut self.ebpf, abi::TC_PROGRAM).test_run(options)
-            }
-        }
-        .unwrap_or_else(|error| panic!("test-run of {frame:02x?}: {error:?}"));
-        data_out.truncate(result.data_size_out as usize);
-        Ran { action: result.return_value, frame: data_out }
+        self.runner().run(entrance, frame)
+    }
+
+    /// What runs packets beside others that do.
+    #[must_use]
+    pub fn runner(&self) -> Runner<'_> {
+        Runner(&self.ebpf)
     }
 
     /// What the kernel's program explains of a packet; the frame must have room for it.
@@ -250,7 +248,7 @@ impl Steering {
             data_out: Some(&mut data_out),
             ..TestRunOptions::default()
         };
-        let result = program::<Xdp>(&mut self.ebpf, abi::EXPLAIN_PROGRAM).test_run(options);
+        let result = program::<Xdp>(&self.ebpf, abi::EXPLAIN_PROGRAM).test_run(options);
         let result = result.unwrap_or_else(|error| panic!("test-run of {frame:02x?}: {error:?}"));
         assert_eq!(result.return_value, XDP_PASS, "{frame:02x?}");
         let bytes = &data_out[EXPLANATION_OFFSET..][..size_of::<Explanation>()];
@@ -354,12 +352,19 @@ pub fn object() -> PathBuf {
     workspace.join(target).join("bpf/sickbay.bpf.o")
 }
 
-fn program<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut P
+fn program<'a, P>(ebpf: &'a Ebpf, name: &str) -> &'a P
 where
-    &'a mut P: TryFrom<&'a mut aya::programs::Program, Error: std::fmt::Debug>,
+    &'a P: TryFrom<&'a Program, Error: Debug>,
 {
-    ebpf.program_mut(name)
-        .unwrap_or_else(|| panic!("no program {name} in the object"))
-        .try_into()
-        .expect("a program of this type")
+    let program = ebpf.program(name).unwrap_or_else(|| panic!("no program {name} in the object"));
+    program.try_into().expect("a program of this type")
+}
+
+fn program_mut<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut P
+where
+    &'a mut P: TryFrom<&'a mut Program, Error: Debug>,
+{
+    let program = ebpf.program_mut(name);
+    let program = program.unwrap_or_else(|| panic!("no program {name} in the object"));
+    program.try_into().expect("a program of this type")
 }

@@ -128,7 +128,8 @@ fn assert_counters_agree(stage: &Stage, death: &Death) {
     };
     assert_eq!(service, nothing, "no packet was dropped or refused");
     assert!(service.entries_written <= service.skipped);
-    assert!(0 < service.promoted && service.promoted <= service.entries_written);
+    assert!(0 < service.promoted, "{service:?}");
+    assert!(service.promoted <= service.entries_written, "{service:?}");
     assert!(3 * opened < service.steered_packets, "SYN, ACK, request and RST at least");
 
     let victim = u32::try_from(VICTIM).unwrap();

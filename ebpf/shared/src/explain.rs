@@ -11,7 +11,7 @@ use crate::packet::{Flow, Headers, Packet};
 use crate::search;
 use crate::service::{self, NO_SERVICE};
 use crate::steer::{self, Outcome, decide, recall};
-use crate::tables::{Bitmap, Memory, Store, Tables, bit};
+use crate::tables::{Added, Bitmap, Memory, Store, Tables, bit};
 
 /// What the decision of a packet would find.
 #[inline(always)]
@@ -108,6 +108,11 @@ impl Memory for Forgetful {
     #[inline(always)]
     fn write_entry(&self, _: &Flow, _: Store, _: &FlowEntry) -> bool {
         true
+    }
+
+    #[inline(always)]
+    fn add_lasting(&self, _: &Flow, _: &FlowEntry) -> Added {
+        Added::New
     }
 
     #[inline(always)]

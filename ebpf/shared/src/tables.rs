@@ -133,6 +133,8 @@ pub trait Tables: Sized {
 pub trait Memory: Sized {
     /// Writes a flow's entry; whether it could.
     fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool;
+    /// Writes a flow's entry to [`Store::Flows`], if there is none.
+    fn add_lasting(&self, flow: &Flow, entry: &FlowEntry) -> Added;
     /// Says that flows of this mark may have entries; before one is written.
     fn mark(&self, mark: u32);
     /// Stamps a flow's entry, which [`Tables`] has just found.
@@ -164,6 +166,17 @@ pub enum Store {
     Flows,
     /// [`EMBRYONIC`](crate::abi::EMBRYONIC).
     Embryonic,
+}
+
+/// What became of an entry that was to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is there.
+    New,
+    /// There was one, which stays.
+    Present,
+    /// There was no room.
+    Refused,
 }
 
 /// The bitmaps over the backend index.

@@ -3,22 +3,24 @@
 
 use core::ptr::addr_of;
 
-use aya_ebpf::bindings::BPF_ANY;
+use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use sickbay_shared::abi::{
     BackendRef, DropRecord, FlowEntry, FlowKeyV4, FlowKeyV6, FragmentEntry, FragmentKey,
 };
 use sickbay_shared::budget::{self, Purse};
 use sickbay_shared::limits::FLOW_MARKS_BYTES;
 use sickbay_shared::packet::{FLOW_KEY_WORDS, Flow, Headers};
-use sickbay_shared::tables::{Memory, Store};
+use sickbay_shared::tables::{Added, Memory, Store};
 
 use super::{Maps, calls, embryonic};
 use crate::maps;
 
+/// -EEXIST.
+const ALREADY_THERE: i32 = -17;
+
 impl Memory for Maps {
     #[inline(always)]
     fn write_entry(&self, flow: &Flow, store: Store, entry: &FlowEntry) -> bool {
-        const FLAGS: u64 = BPF_ANY as u64;
         if store == Store::Embryonic {
             return calls::sickbay_put_embryonic(
                 embryonic::tag(flow),
@@ -26,11 +28,16 @@ impl Memory for Maps {
                 entry.seen_ns,
             ) != 0;
         }
-        match flow.family {
-            4 => maps::FLOWS_V4.insert(key_v4(flow), entry, FLAGS),
-            _ => maps::FLOWS_V6.insert(key_v6(flow), entry, FLAGS),
+        insert(flow, entry, BPF_ANY).is_ok()
+    }
+
+    #[inline(always)]
+    fn add_lasting(&self, flow: &Flow, entry: &FlowEntry) -> Added {
+        match insert(flow, entry, BPF_NOEXIST) {
+            Ok(()) => Added::New,
+            Err(ALREADY_THERE) => Added::Present,
+            Err(_) => Added::Refused,
         }
-        .is_ok()
     }
 
     #[inline(always)]
@@ -110,6 +117,14 @@ impl Memory for Maps {
     #[inline(always)]
     fn record(&self, key: &[u32; FLOW_KEY_WORDS], what: u64, whom: u64, now_ns: u64) -> u32 {
         calls::sickbay_record(key, what, whom, now_ns)
+    }
+}
+
+#[inline(always)]
+fn insert(flow: &Flow, entry: &FlowEntry, flags: u32) -> Result<(), i32> {
+    match flow.family {
+        4 => maps::FLOWS_V4.insert(key_v4(flow), entry, flags.into()),
+        _ => maps::FLOWS_V6.insert(key_v6(flow), entry, flags.into()),
     }
 }
 

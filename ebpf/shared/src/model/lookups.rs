@@ -12,7 +12,7 @@ use crate::embryonic::tag;
 use crate::packet::{FLOW_KEY_WORDS, Flow, Headers};
 use crate::pod::Pod;
 use crate::service::NO_SERVICE;
-use crate::tables::{Bitmap, Memory, NextHop, Store, Tables};
+use crate::tables::{Added, Bitmap, Memory, NextHop, Store, Tables};
 
 impl Tables for ModelTables {
     fn service_by_key(&self, key: &[u32; 5]) -> u32 {
@@ -124,6 +124,13 @@ impl Memory for ModelTables {
             self.entries.borrow_mut().insert((store, *flow), *entry);
         }
         !self.full
+    }
+
+    fn add_lasting(&self, flow: &Flow, entry: &FlowEntry) -> Added {
+        if self.entries.borrow().contains_key(&(Store::Flows, *flow)) {
+            return Added::Present;
+        }
+        if self.write_entry(flow, Store::Flows, entry) { Added::New } else { Added::Refused }
     }
 
     fn mark(&self, mark: u32) {

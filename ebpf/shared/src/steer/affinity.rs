@@ -11,7 +11,7 @@ use crate::hash::flow_mark;
 use crate::limits::{EMBRYONIC_LIFE_NS, SYN_RETRANSMIT_NS};
 use crate::packet::{Headers, PROTOCOL_TCP};
 use crate::select::BROKEN;
-use crate::tables::{Bitmap, Memory, Store, Tables, bit};
+use crate::tables::{Added, Bitmap, Memory, Store, Tables, bit};
 
 /// A flow's entry, and where it stands.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +38,14 @@ pub fn recall<T: Tables>(tables: &T, headers: &Headers, hash: u64, now_ns: u64) 
             return Found { entry, store: Store::Embryonic };
         }
     }
-    let entry = tables.entry(flow);
+    let mut entry = tables.entry(flow);
     if may_be_embryonic && !headers.opens && entry.backend == BackendRef::NONE {
-        let entry = tables.embryonic_entry(flow, now_ns);
-        if is_young(entry.seen_ns) {
-            return Found { entry, store: Store::Embryonic };
+        let embryonic = tables.embryonic_entry(flow, now_ns);
+        if embryonic.backend != BackendRef::NONE && is_young(embryonic.seen_ns) {
+            return Found { entry: embryonic, store: Store::Embryonic };
         }
+        // Between the two looks another CPU may have moved it: it writes there before it deletes here.
+        entry = tables.entry(flow);
     }
     Found { entry, store: Store::Flows }
 }
@@ -176,13 +178,18 @@ pub(super) fn remember<M: Memory>(
             // packet, zeroed by a loop over bytes where nothing is found.
             let FlowEntry { seen_ns, backend, reserved } = found.entry;
             let lasting = FlowEntry { seen_ns, backend, reserved };
-            if !memory.spend(Purse::FlowInserts, now_ns)
-                || !memory.write_entry(flow, Store::Flows, &lasting)
-            {
+            if !memory.spend(Purse::FlowInserts, now_ns) {
                 return Entry::Refused;
             }
-            memory.delete_entry(flow, Store::Embryonic);
-            Entry::Promoted
+            match memory.add_lasting(flow, &lasting) {
+                Added::New => {
+                    memory.delete_entry(flow, Store::Embryonic);
+                    Entry::Promoted
+                }
+                // Another CPU is doing it, for a packet of the same moment.
+                Added::Present => Entry::Untouched,
+                Added::Refused => Entry::Refused,
+            }
         }
         Change::Delete => {
             memory.delete_entry(flow, found.store);
