@@ -10,6 +10,8 @@ pub mod farm;
 pub mod figures;
 /// A scripted server: one backend per behaviour.
 pub mod script;
+/// Spells in which this machine ran nothing.
+pub mod stalls;
 /// The steering programs in this kernel, run packet by packet.
 pub mod steering;
 /// Varnish itself, as the oracle.
