@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sickbay_core::command::{Change, ChangeCause, Outcome, Override, Report, Verdict};
-use sickbay_core::plan::{Compat, JudgeIndex, Nanos, ProbeSpec, Rule, TargetIndex, TargetSpec};
+use sickbay_core::plan::{
+    Compat, JudgeIndex, Nanos, OnUnknown, ProbeSpec, Rule, TargetIndex, TargetSpec,
+};
 use sickbay_core::prober::{History, Prober};
 use sickbay_core::register::HAPPY;
 use sickbay_core::text::OutcomeText;
@@ -58,6 +60,7 @@ struct Seat {
     pool: u32,
     target: TargetIndex,
     rule: Rule,
+    on_unknown: OnUnknown,
     /// The backend's first judge.
     leader: u32,
     /// Whether the probes said so after the last one.
@@ -147,6 +150,7 @@ impl Publisher {
                 pool: u32::try_from(backend.pool).expect("pools are counted in u32"),
                 target: spec.target,
                 rule: spec.rule,
+                on_unknown: spec.on_unknown,
                 leader,
                 healthy: false,
                 standing: Standing::Full,
@@ -164,22 +168,41 @@ impl Publisher {
         self.subjects[target.0 as usize].as_ref().expect("a target that is told of was made known")
     }
 
+    /// The judges of a backend; `leader` is the first.
+    fn judges(&self, leader: u32) -> impl Iterator<Item = JudgeIndex> + '_ {
+        let several = self.benches.get(&leader).map(|bench| bench.judges.iter().copied());
+        let alone = several.is_none().then_some(leader);
+        several.into_iter().flatten().chain(alone).map(JudgeIndex)
+    }
+
     /// What all judges of a backend say together; `leader` is its first.
     fn verdict(&self, prober: &Prober, leader: u32) -> Verdict {
-        match self.benches.get(&leader) {
-            None => prober.verdict(JudgeIndex(leader)),
-            Some(bench) => {
-                verdict::all(bench.judges.iter().map(|judge| prober.verdict(JudgeIndex(*judge))))
-            }
-        }
+        verdict::all(self.judges(leader).map(|judge| prober.verdict(judge)))
+    }
+
+    /// Whether a backend is sick, and its probes say so themselves.
+    fn is_sick_by_probes(&self, prober: &Prober, leader: u32) -> bool {
+        let found = self.judges(leader).map(|judge| prober.probed_verdict(judge));
+        self.verdict(prober, leader) == Verdict::Sick && verdict::all(found) == Verdict::Sick
+    }
+
+    /// Whether an operator says sick, or silence does where it condemns. Neither is held.
+    fn is_condemned(&self, prober: &Prober, leader: u32) -> bool {
+        self.judges(leader).any(|judge| {
+            let Seat { target, on_unknown, .. } = *self.seat(judge);
+            prober.override_of(judge) == Override::Sick
+                || (on_unknown == OnUnknown::Sick && prober.history(target).unknown)
+        })
     }
 
     /// What the kernel is told of a backend: what its judges say, unless the guard holds that.
     fn told(&self, prober: &Prober, seat: &Seat) -> Verdict {
         let verdict = self.verdict(prober, seat.leader);
-        let forced = prober.override_of(JudgeIndex(seat.leader)) == Override::Sick;
         let held = |guarded: &Guarded| guarded.is_held(seat.pool, seat.backend);
-        if verdict == Verdict::Sick && !forced && self.guarded.as_ref().is_some_and(held) {
+        if verdict == Verdict::Sick
+            && self.guarded.as_ref().is_some_and(held)
+            && !self.is_condemned(prober, seat.leader)
+        {
             Verdict::Healthy
         } else {
             verdict
@@ -212,17 +235,22 @@ impl Sink for Publisher {
         // It is expected to fall then, so that is no evidence and no news.
         let maintained = seat.standing == Standing::Maintenance;
         let verdict = self.verdict(prober, leader);
+        let sick = self.guarded.is_some() && self.is_sick_by_probes(prober, leader);
         let bench = self.benches.get_mut(&leader);
         let alone = bench.is_none();
         let before =
             bench.map_or(change.before, |bench| std::mem::replace(&mut bench.said, verdict));
-        let why = (change.cause, prober.history(target).outcome);
-        let told = match &mut self.guarded {
-            Some(guarded) if !maintained => guarded.told(about, (before, verdict), why, now),
-            _ => verdict,
-        };
+        if let Some(guarded) = &mut self.guarded {
+            // One that was never healthy has no verdict to hold.
+            let news = before == Verdict::Healthy && change.cause == ChangeCause::Probe;
+            if !sick {
+                guarded.on_recovery(about, now);
+            } else if news && !maintained {
+                guarded.on_fall(about, prober.history(target).outcome, now);
+            }
+        }
         let seat = self.seat(change.judge);
-        self.put_bits(prober, seat, told);
+        self.put_bits(prober, seat, self.told(prober, seat));
         // The stamp is read after the store: a SYN that leaves later meets the new bit.
         let stored_ns = monotonic_now();
         if change.cause == ChangeCause::Probe {
@@ -275,12 +303,18 @@ impl Sink for Publisher {
         }
     }
 
-    fn on_tick(&mut self, prober: &Prober, _: Nanos) {
+    fn on_tick(&mut self, prober: &Prober, now: Nanos) {
         self.board.beat(self.shard);
-        let changes = self.guarded.as_mut().map(|guarded| guarded.changes(prober));
-        for (fall, healthy) in changes.into_iter().flatten() {
-            let told = if healthy { Verdict::Healthy } else { Verdict::Sick };
-            self.put_bits(prober, self.seat(fall.leader), told);
+        let doubtful = self.guarded.as_mut().map(|guarded| guarded.doubtful(prober));
+        for leader in doubtful.into_iter().flatten() {
+            let seat = self.seat(leader);
+            let about = seat.about();
+            self.put_bits(prober, seat, self.told(prober, seat));
+            // Beneath an operator's word its probes may find it well, which is told as no change.
+            let sick = self.is_sick_by_probes(prober, leader.0);
+            if let Some(guarded) = self.guarded.as_mut().filter(|_| !sick) {
+                guarded.on_recovery(about, now);
+            }
         }
     }
 }
@@ -335,6 +369,7 @@ impl Roster for Publisher {
                 pool: joining.pool,
                 target: *target,
                 rule: judged.rule,
+                on_unknown: judged.on_unknown,
                 leader,
                 healthy: false,
                 standing: Standing::Full,
@@ -356,7 +391,7 @@ impl Roster for Publisher {
             let seat = seat.expect("a judge that parts has a seat");
             self.benches.remove(&judge.0);
             if let Some(guarded) = &mut self.guarded {
-                guarded.part(seat.pool, seat.backend, monotonic_now());
+                guarded.on_recovery(seat.about(), monotonic_now());
             }
             self.board.set_takes_new(seat.backend, seat.pool, false);
             self.board.set_serves_old(seat.backend, false);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sickbay_core::command::{ChangeCause, LocalFault, Outcome, Override, Phase, Verdict};
+use sickbay_core::command::{LocalFault, Outcome, Override, Phase};
 use sickbay_core::plan::{JudgeIndex, Nanos};
 use sickbay_core::prober::Prober;
 
@@ -13,7 +13,8 @@ use crate::guard::{Evidence, Guards};
 #[derive(Debug)]
 pub(super) struct Guarded {
     guards: Arc<Guards>,
-    /// Backends that are sick by their probes, by their index.
+    /// Backends that are sick by their probes and were healthy before, by their index. One is in it
+    /// no longer than that: whoever takes it out tells the guard.
     falls: HashMap<u32, Fall>,
     /// The epoch of the guards that was acted upon.
     epoch: u64,
@@ -21,11 +22,9 @@ pub(super) struct Guarded {
 
 /// A backend that is sick by its probes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fall {
-    /// Its pool's index.
-    pool: u32,
+struct Fall {
     /// Its first judge.
-    pub(super) leader: JudgeIndex,
+    leader: JudgeIndex,
     at_ns: Nanos,
 }
 
@@ -34,41 +33,28 @@ impl Guarded {
         Self { guards, falls: HashMap::new(), epoch: 0 }
     }
 
-    /// What the kernel is told of a backend whose probes, or whose operator, say `verdict`, and
-    /// said `before`.
-    pub(super) fn told(
+    /// A backend that was healthy turned sick by its probes; the last one came to `outcome`.
+    pub(super) fn on_fall(
         &mut self,
         (backend, pool, leader): (u32, u32, JudgeIndex),
-        (before, verdict): (Verdict, Verdict),
-        (cause, outcome): (ChangeCause, Option<Outcome>),
+        outcome: Option<Outcome>,
         now: Nanos,
-    ) -> Verdict {
-        if verdict != Verdict::Sick || cause != ChangeCause::Probe {
-            if self.falls.remove(&backend).is_some() {
-                self.guards.on_recovery(pool, backend, now);
-            }
-            return verdict;
+    ) {
+        self.falls.insert(backend, Fall { leader, at_ns: now });
+        self.guards.on_fall(pool, backend, outcome.is_none_or(is_silence), now);
+    }
+
+    /// A backend is not sick by its probes, or is probed no more. That it brings no results is
+    /// neither.
+    pub(super) fn on_recovery(&mut self, (backend, pool, _): (u32, u32, JudgeIndex), now: Nanos) {
+        if self.falls.remove(&backend).is_some() {
+            self.guards.on_recovery(pool, backend, now);
         }
-        // One that was never healthy has no verdict to hold.
-        if before == Verdict::Healthy {
-            self.falls.insert(backend, Fall { pool, leader, at_ns: now });
-            self.guards.on_fall(pool, backend, outcome.is_none_or(is_silence), now);
-        }
-        let fell = self.falls.get(&backend);
-        let held = fell.is_some_and(|fall| self.guards.holds(pool, fall.at_ns));
-        if held { Verdict::Healthy } else { Verdict::Sick }
     }
 
     /// Whether the verdict that condemned a backend is held.
     pub(super) fn is_held(&self, pool: u32, backend: u32) -> bool {
         self.falls.get(&backend).is_some_and(|fall| self.guards.holds(pool, fall.at_ns))
-    }
-
-    /// A backend is probed no more.
-    pub(super) fn part(&mut self, pool: u32, backend: u32, now: Nanos) {
-        if self.falls.remove(&backend).is_some() {
-            self.guards.on_recovery(pool, backend, now);
-        }
     }
 
     /// What a probe came to: a sign of this host's own fault, or none.
@@ -84,21 +70,16 @@ impl Guarded {
         }
     }
 
-    /// The backends of which the kernel is to be told something else now, each with whether it is
-    /// told that it is healthy. Asked at every tick; nothing when no hold began or ended.
-    pub(super) fn changes(&mut self, prober: &Prober) -> Vec<(Fall, bool)> {
+    /// The first judges of the backends of which the kernel may have to be told something else now.
+    /// Asked at every tick; while no hold began or ended, those that an operator says are sick.
+    pub(super) fn doubtful(&mut self, prober: &Prober) -> Vec<JudgeIndex> {
         let epoch = self.guards.epoch();
-        let is_held = |fall: &Fall| {
-            self.guards.holds(fall.pool, fall.at_ns)
-                && prober.override_of(fall.leader) != Override::Sick
-        };
-        // An operator who says sick what is sick already changes no verdict: he is heard here.
-        let forced = |fall: &&Fall| prober.override_of(fall.leader) == Override::Sick;
-        if epoch == self.epoch {
-            return self.falls.values().filter(forced).map(|fall| (*fall, false)).collect();
-        }
-        self.epoch = epoch;
-        self.falls.values().map(|fall| (*fall, is_held(fall))).collect()
+        let changed = std::mem::replace(&mut self.epoch, epoch) != epoch;
+        // An operator who says sick what is sick already changes no verdict, and neither do its
+        // probes then: both are heard here.
+        let forced = |fall: &Fall| prober.override_of(fall.leader) == Override::Sick;
+        let doubtful = self.falls.values().filter(|fall| changed || forced(fall));
+        doubtful.map(|fall| fall.leader).collect()
     }
 }
 
