@@ -249,8 +249,13 @@ impl Sink for Publisher {
                 guarded.on_fall(about, prober.history(target).outcome, now);
             }
         }
+        // While it has no verdict its bits are as they were laid out: an agent before this one may have
+        // had one, by another question or by fewer probes.
+        if (before, verdict) != (Verdict::Warming, Verdict::Warming) {
+            let seat = self.seat(change.judge);
+            self.put_bits(prober, seat, self.told(prober, seat));
+        }
         let seat = self.seat(change.judge);
-        self.put_bits(prober, seat, self.told(prober, seat));
         // The stamp is read after the store: a SYN that leaves later meets the new bit.
         let stored_ns = monotonic_now();
         if change.cause == ChangeCause::Probe {

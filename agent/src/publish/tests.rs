@@ -85,6 +85,31 @@ fn backend_that_begins_healthy_takes_flows_from_the_start() {
     assert!(!rig.takes_new_after(5 * SECOND_NS), "and none when it does not answer");
 }
 
+#[test]
+fn backend_that_took_flows_goes_on_until_all_of_its_probes_have_a_verdict() {
+    let text = format!(
+        "[probe.deep]\nurl = \"/deep\"\ninitial = 0\n{PACE}[probe.flat]\nurl = \"/flat\"\n{PACE}\
+         [pool.web]\nprobe = [\"flat\", \"deep\"]\nbackends = [\"192.0.2.1:80\"]\n{SERVICE}"
+    );
+    let refuses = Peer { behaviour: Behaviour::Refuses, ..Peer::HEALTHY };
+    for (peer, last) in [(Peer::HEALTHY, Verdict::Healthy), (refuses, Verdict::Sick)] {
+        let mut rig = Rig::new(&text);
+        for target in [0, 1] {
+            rig.sim.set_peer(TargetIndex(target), peer.clone());
+        }
+        // As an agent before this one left it, by other probes.
+        rig.board.set_takes_new(0, 0, true);
+        let mut verdicts = Vec::new();
+        for _ in 0..50 {
+            let takes_new = rig.takes_new_after(SECOND_NS / 10);
+            let verdict = rig.publisher.verdict(rig.sim.prober(), 0);
+            assert_eq!(takes_new, verdict != Verdict::Sick, "{verdict:?}");
+            verdicts.push(verdict);
+        }
+        assert_eq!((verdicts[0], verdicts[49]), (Verdict::Warming, last));
+    }
+}
+
 impl Rig {
     /// Takes new flows, serves those it has, may be chosen when all are sick.
     fn bits(&self) -> (bool, bool, bool) {

@@ -137,27 +137,14 @@ fn lay_out_backends(fleet: &Fleet, board: &Board, place: &Place<'_>) {
         board.write_backend(backend.index, &record);
         let stays = seat.gone_ns.is_none();
         board.set_allowed(backend.index, stays);
-        // Of those who were there as it stood, until their shards have said what they say now.
+        // Of those who were there as it stood, until their shards have said what they say now: a probe
+        // that asks something else says nothing before its first verdict.
         let serves = left.is_none_or(|estate| estate.served_old(backend.index));
         board.set_serves_old(backend.index, serves);
         let takes = stays
-            && match left {
-                Some(estate) => {
-                    estate.took_new(backend.index) && is_taken_up(fleet, backend, place)
-                }
-                None => backend.judged.is_empty(),
-            };
+            && left.map_or(backend.judged.is_empty(), |estate| estate.took_new(backend.index));
         board.set_takes_new(backend.index, record.pool, takes);
     }
-}
-
-/// Whether the history of each of its targets is gone on with.
-fn is_taken_up(fleet: &Fleet, backend: &Backend, place: &Place<'_>) -> bool {
-    let known = |target: usize| {
-        let heritage = place.heritage;
-        heritage.is_some_and(|it| it.estate.record(fleet, target, it.now).is_some())
-    };
-    backend.judged.iter().all(|judged| known(judged.target))
 }
 
 /// Histories that were left, bit for bit: their owners write on in them.

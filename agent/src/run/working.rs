@@ -180,8 +180,8 @@ impl Working {
         let over = self.attach_limit <= Instant::now();
         if over {
             tracing::warn!(
-                "{warming} of {} backends have no first verdict after start_timeout; they take no \
-                 traffic until they have",
+                "{warming} of {} backends have no first verdict after start_timeout; until they have, \
+                 they take no traffic, unless an agent before this one had given them some",
                 self.fleet.backends.len()
             );
         }

@@ -90,6 +90,27 @@ fn rules_pools_and_services_change_at_once_with_tc() {
 }
 
 #[test]
+fn another_question_leaves_everybody_as_he_was_until_it_is_answered() {
+    let (mut stage, text) = stage(Program::Xdp);
+    stage.servers[2].take().unwrap().stop().unwrap();
+    stage.wait_for_healthy(2).unwrap();
+    let load = stage.load(Family::V4);
+    connections(&load, 300, 0);
+    // Three good answers until the first verdict: that takes longer than the reload.
+    let question = "url = \"/\"\ninterval = \"10s\"\ninitial = 0";
+    let (start, end) = (text.find("url =").unwrap(), text.find("timeout =").unwrap());
+    stage.agent.rewrite(&format!("{}{question}\n{}", &text[..start], &text[end..])).unwrap();
+    say(&stage, &["reload"]);
+    let reloaded_ns = monotonic_ns();
+    let views = ["backend-1", "backend-2", "backend-3"].map(|name| view(&stage, name).unwrap());
+    let takes_new = views.each_ref().map(|view| view["takes_new"].as_bool().unwrap());
+    assert_eq!(takes_new, [true, true, false], "{views:?}");
+    connections(&load, 300, reloaded_ns);
+    let record = load.stop();
+    assert_nothing_moved(&stage, &record);
+}
+
+#[test]
 fn what_cannot_be_put_in_force_changes_nothing() {
     let (stage, text) = stage(Program::Xdp);
     let load = stage.load(Family::V4);
