@@ -116,7 +116,7 @@ fn unix_sockets_are_targets_with_varnishs_host() {
     assert_eq!(targets, ["unix:/run/a.sock", "unix:@b", "unix:/run/c.sock"]);
     assert_eq!(
         String::from_utf8_lossy(&fleet.targets[0].request),
-        "GET /h HTTP/1.1\r\nHost: 0.0.0.0\r\nUser-Agent: sickbay/0.1.0\r\nConnection: close\r\n\r\n"
+        "GET /h HTTP/1.1\r\nHost: 0.0.0.0\r\nUser-Agent: sickbay\r\nConnection: close\r\n\r\n"
     );
     let families: Vec<_> = split(&fleet, 1)[0].plan.targets.iter().map(|it| it.family).collect();
     assert_eq!(families, [Family::Unix; 3]);

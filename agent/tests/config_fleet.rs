@@ -194,11 +194,11 @@ fn requests_are_sent_as_they_are_promised() {
     assert_eq!(
         requests,
         [
-            "GET /h HTTP/1.1\r\nHost: 192.0.2.1\r\nUser-Agent: sickbay/0.1.0\r\n\
+            "GET /h HTTP/1.1\r\nHost: 192.0.2.1\r\nUser-Agent: sickbay\r\n\
              Connection: close\r\n\r\n",
-            "GET /h HTTP/1.1\r\nHost: [2001:db8::1]:8080\r\nUser-Agent: sickbay/0.1.0\r\n\
+            "GET /h HTTP/1.1\r\nHost: [2001:db8::1]:8080\r\nUser-Agent: sickbay\r\n\
              Connection: close\r\n\r\n",
-            "HEAD / HTTP/1.1\r\nHost: x.test\r\nUser-Agent: sickbay/0.1.0\r\n\
+            "HEAD / HTTP/1.1\r\nHost: x.test\r\nUser-Agent: sickbay\r\n\
              Connection: close\r\n\r\n",
         ]
     );
@@ -252,6 +252,21 @@ fn identity_does_not_depend_on_times_or_rules() {
     };
     assert_eq!(identity(""), identity("interval = \"1s\"\nthreshold = 4"));
     assert_ne!(identity(""), identity("url = \"/other\""));
+    assert_ne!(identity(""), identity("expected_response = 204"));
+}
+
+#[test]
+fn pool_that_comes_before_another_takes_no_history_of_it() {
+    let web = "[probe.web]\nurl = \"/h\"\n\
+               [pool.web]\nprobe = \"web\"\nbackends = [\"192.0.2.1:80\"]\n";
+    let canary = "[probe.canary]\nurl = \"/h\"\nexpected_response = 204\n\
+                  [pool.a-canary]\nprobe = \"canary\"\nbackends = [\"192.0.2.1:80\"]\n";
+    let identity = |text: &str| {
+        let fleet = good(text).fleet;
+        let pool = fleet.pools.iter().find(|pool| pool.name == "web").expect("it is there");
+        fleet.targets[fleet.backends[pool.backends.start].judged[0].target].identity
+    };
+    assert_eq!(identity(web), identity(&format!("{web}{canary}")));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn request_has_the_lines_that_are_given() {
     );
     assert_eq!(
         request("method = \"OPTIONS\"\nurl = \"/x\"\nhost = \"h\""),
-        "OPTIONS /x HTTP/1.1\r\nHost: h\r\nUser-Agent: sickbay/0.1.0\r\nConnection: close\r\n\r\n"
+        "OPTIONS /x HTTP/1.1\r\nHost: h\r\nUser-Agent: sickbay\r\nConnection: close\r\n\r\n"
     );
 }
 

@@ -276,16 +276,17 @@ impl<'p> Targets<'p> {
         let bytes = own.unwrap_or_else(made);
         // Behind the most no more are kept: all of it is refused.
         let bytes = if self.request_bytes.is_some() { bytes } else { Vec::new() };
-        let mut identity = identity(address, &bytes);
         let mut told_apart = bytes.clone();
+        told_apart.extend(expectation(&spec.spec.kind));
+        let mut identity = identity(address, &told_apart);
         while let Some(&known) = self.by_identity.get(&identity) {
             let target = &mut self.list[known];
             if self.alike[target.probe] == self.alike[probe] && target.address == *address {
                 target.initial = target.initial.min(spec.initial);
                 return known;
             }
-            // The same question at other times, or with another answer expected: a target of its
-            // own. Its identity has these mixed in, so that each keeps its own history.
+            // The same question at other times, or asked in another way: a target of its own. Its
+            // identity has these mixed in, so that each keeps its own history.
             told_apart.extend(distinction(spec));
             identity = self::identity(address, &told_apart);
         }
@@ -316,11 +317,10 @@ fn identity(address: &Address, request: &[u8]) -> u128 {
     }
 }
 
-/// What tells two probes with the same request apart.
-fn distinction(probe: &Probe) -> Vec<u8> {
-    let mut bytes = probe.spec.interval_ns.to_le_bytes().to_vec();
-    bytes.extend(probe.spec.timeout_ns.to_le_bytes());
-    match &probe.spec.kind {
+/// What makes an answer a good one: with another expectation the results of before say nothing.
+fn expectation(kind: &ProbeKind) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match kind {
         ProbeKind::Tcp => {}
         ProbeKind::Banner { expected, bytes_max } => {
             bytes.extend(expected.as_bytes());
@@ -339,6 +339,14 @@ fn distinction(probe: &Probe) -> Vec<u8> {
             bytes.extend(content.body_bytes_max.to_le_bytes());
         }
     }
+    bytes
+}
+
+/// What tells two probes apart that ask and expect the same. Their results are as good for one as for
+/// the other: which of them has this mixed in, and begins anew when that changes, does not matter.
+fn distinction(probe: &Probe) -> Vec<u8> {
+    let mut bytes = probe.spec.interval_ns.to_le_bytes().to_vec();
+    bytes.extend(probe.spec.timeout_ns.to_le_bytes());
     let Pace { fast_ns, sick_ns, jitter_percent } = probe.spec.pace;
     for span_ns in [fast_ns, sick_ns] {
         bytes.extend(span_ns.unwrap_or_default().to_le_bytes());

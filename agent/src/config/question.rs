@@ -45,7 +45,9 @@ fn request_text(request: &Request, host: &str) -> String {
     let mut text = format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n");
     let has = |name: &str| headers.iter().any(|line| header_name(line).eq_ignore_ascii_case(name));
     if !has("User-Agent") {
-        text.push_str(concat!("User-Agent: sickbay/", env!("CARGO_PKG_VERSION"), "\r\n"));
+        // Without a version: a target is known by what is asked of it, and is to be known to the next
+        // version too.
+        text.push_str("User-Agent: sickbay\r\n");
     }
     if !has("Connection") {
         text.push_str("Connection: close\r\n");
