@@ -227,3 +227,27 @@ fn history_is_believed_when_it_is_whole_young_and_says_something() {
         assert_eq!(past(&unbelieved), None, "{unbelieved:?}");
     }
 }
+
+#[test]
+fn history_is_young_by_the_longest_pace_of_its_probe() {
+    let believed = |pace: &str, age_s: Nanos| {
+        let text = format!(
+            "[probe.p]\ninterval = \"1s\"\ntimeout = \"500ms\"\n{pace}\n\
+             [pool.b]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n"
+        );
+        let parsed = parse(&text, Path::new("t.toml"), &Overrides::default());
+        let fleet = parsed.expect("it is right").fleet;
+        let estate = left(&fleet, &[(0, 1)]);
+        let record = TargetRecord {
+            identity: fleet.targets[0].identity.to_be_bytes(),
+            last_result_ns: NOW - age_s * SECOND,
+            state: abi::STATE_SICK,
+            ..TargetRecord::default()
+        };
+        estate.left.board.write_target(0, &record);
+        Estate::new(estate.left).past(&fleet, 0, TargetIndex(0), NOW).is_some()
+    };
+    // Ten intervals: of the one at which sick ones are probed.
+    assert!(!believed("", 45) && believed("interval_sick = \"1m\"", 45));
+    assert!(believed("interval_sick = \"1m\"", 599) && !believed("interval_sick = \"1m\"", 600));
+}
