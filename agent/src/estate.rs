@@ -196,7 +196,7 @@ impl Estate {
     }
 
     /// The maps that a datapath for `fleet` goes on with, where their sizes agree: those of flows,
-    /// and the counters of whatever stands where it stood.
+    /// and what is kept by the place of something that stands where it stood.
     #[must_use]
     pub fn kept_maps(&self, fleet: &Fleet) -> Vec<&'static str> {
         let mut maps = FLOW_MAPS.to_vec();
@@ -206,6 +206,9 @@ impl Estate {
         };
         if fleet.services.iter().zip(&self.left.services).all(same) {
             maps.push(abi::SERVICE_COUNTERS);
+        } else {
+            // Entries of fragments name a service by its place.
+            maps.retain(|map| *map != abi::FRAGMENTS);
         }
         maps
     }
