@@ -61,6 +61,17 @@ pub enum BoardError {
     Boot,
 }
 
+/// What the program asks of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Bits {
+    /// It takes new flows.
+    pub takes_new: bool,
+    /// It serves the flows it has.
+    pub serves_old: bool,
+    /// Fail-open may choose it.
+    pub allowed: bool,
+}
+
 /// All mmapped maps of one instance. Shared between threads behind an `Arc`.
 #[derive(Debug)]
 pub struct Board {
@@ -79,6 +90,24 @@ pub struct Board {
 
 /// The verdict bits. Only the shard that owns a backend calls the setters for it.
 impl Board {
+    /// Puts the bits of `backend` of pool `pool`. The one that new flows ask for is the first to go and
+    /// the last to come: who gets a new flow serves it from its first packet on.
+    ///
+    /// # Panics
+    ///
+    /// When the board has no such backend or pool.
+    pub fn set_bits(&self, backend: u32, pool: u32, bits: Bits) {
+        let Bits { takes_new, serves_old, allowed } = bits;
+        if !takes_new {
+            self.set_takes_new(backend, pool, false);
+        }
+        self.set_serves_old(backend, serves_old);
+        self.set_allowed(backend, allowed);
+        if takes_new {
+            self.set_takes_new(backend, pool, true);
+        }
+    }
+
     /// Says whether `backend` of pool `pool` takes new flows. One atomic or/and; when the bit
     /// really changed, the counts of its group and pool follow. Returns whether it changed.
     ///

@@ -19,7 +19,7 @@ use sickbay_core::text::OutcomeText;
 use sickbay_core::verdict;
 use sickbay_shared::abi::{STATE_HEALTHY, STATE_SICK, STATE_UNKNOWN, STATE_WARMING, TargetRecord};
 
-use crate::board::Board;
+use crate::board::{Bits, Board};
 use crate::control::journal::{Journal, Transition, Why};
 use crate::control::polls::Poll;
 use crate::control::view::ProbeState;
@@ -209,15 +209,17 @@ impl Publisher {
         }
     }
 
-    /// Puts a backend's bits on the board: the one that new flows ask for first.
+    /// Puts a backend's bits on the board.
     fn put_bits(&self, prober: &Prober, seat: &Seat, verdict: Verdict) {
         let full = seat.standing == Standing::Full;
-        self.board.set_takes_new(seat.backend, seat.pool, full && verdict == Verdict::Healthy);
-        // While it is warming it takes nothing new; what it has is not taken from it.
-        let serves = seat.standing != Standing::Over && verdict != Verdict::Sick;
-        self.board.set_serves_old(seat.backend, serves);
         let forced_sick = prober.override_of(JudgeIndex(seat.leader)) == Override::Sick;
-        self.board.set_allowed(seat.backend, full && !forced_sick);
+        let bits = Bits {
+            takes_new: full && verdict == Verdict::Healthy,
+            // While it is warming it takes nothing new; what it has is not taken from it.
+            serves_old: seat.standing != Standing::Over && verdict != Verdict::Sick,
+            allowed: full && !forced_sick,
+        };
+        self.board.set_bits(seat.backend, seat.pool, bits);
     }
 
     /// Writes a target's record.
@@ -398,9 +400,7 @@ impl Roster for Publisher {
             if let Some(guarded) = &mut self.guarded {
                 guarded.on_recovery(seat.about(), monotonic_now());
             }
-            self.board.set_takes_new(seat.backend, seat.pool, false);
-            self.board.set_serves_old(seat.backend, false);
-            self.board.set_allowed(seat.backend, false);
+            self.board.set_bits(seat.backend, seat.pool, Bits::default());
             self.waiting.retain(|(_, waiting)| !Arc::ptr_eq(&waiting.name, &seat.name));
         }
         for target in targets {

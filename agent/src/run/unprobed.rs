@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sickbay_core::command::Override;
 
-use crate::board::Board;
+use crate::board::{Bits, Board};
 use crate::control::journal::{Journal, Transition, Why};
 use crate::control::view::ProbeState;
 use crate::engine::monotonic_now;
@@ -53,9 +53,7 @@ impl Unprobed {
         let mut seats = self.seats();
         for index in backends {
             if let Some(seat) = seats.remove(index) {
-                self.board.set_takes_new(*index, seat.pool, false);
-                self.board.set_serves_old(*index, false);
-                self.board.set_allowed(*index, false);
+                self.board.set_bits(*index, seat.pool, Bits::default());
             }
         }
     }
@@ -109,13 +107,16 @@ impl Unprobed {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a backend's bits on the board: the one that new flows ask for first.
+    /// Puts a backend's bits on the board.
     fn put_bits(&self, backend: u32, seat: &Seat) {
         let healthy = seat.state() == ProbeState::Healthy;
         let full = seat.standing == Standing::Full;
-        self.board.set_takes_new(backend, seat.pool, full && healthy);
-        self.board.set_serves_old(backend, seat.standing != Standing::Over && healthy);
-        self.board.set_allowed(backend, full && healthy);
+        let bits = Bits {
+            takes_new: full && healthy,
+            serves_old: seat.standing != Standing::Over && healthy,
+            allowed: full && healthy,
+        };
+        self.board.set_bits(backend, seat.pool, bits);
     }
 }
 
