@@ -78,6 +78,8 @@ struct State {
     declined: HashMap<usize, Declined>,
     /// Pools panic by the number of their members from now on.
     panics: bool,
+    /// What was said to the agent before this one is known here: more can be said.
+    begun: bool,
 }
 
 /// A backend takes no new flows because an operator said so.
@@ -116,7 +118,7 @@ impl Members {
     ///
     /// As [`Host::change_members`](crate::control::host::Host::change_members).
     pub(super) fn change(&self, change: &MemberChange) -> Result<MembersChanged, ControlError> {
-        let mut state = self.state();
+        let mut state = self.begun()?;
         let changed = match change {
             MemberChange::Add { pool, backends } => self.add(&mut state, pool, backends),
             MemberChange::Remove { pattern } => self.remove(&mut state, pattern),
@@ -191,6 +193,7 @@ impl Members {
             drain_ms: fleet.pools[backend.pool].drain_ns / 1_000_000,
         });
         self.say_again(&mut state, &fleet, now);
+        state.begun = true;
         for index in fresh {
             let before = self.parts.counters.backend(*index).unwrap_or_default();
             if before != BackendCounters::default() {

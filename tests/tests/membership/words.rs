@@ -8,6 +8,27 @@ use sickbay_lab::stage::PATIENCE;
 use crate::{connections, four_of_six, refused, say, view};
 
 #[test]
+fn health_that_was_set_holds_while_another_configuration_is_put_in_force() {
+    let stage = four_of_six(Family::V4, Program::Xdp);
+    say(&stage, &["backend", "set-health", "backend-1", "sick"]);
+    wait_until("it takes no new flows", PATIENCE, || {
+        (view(&stage, "backend-1")?["takes_new"] == false).then_some(())
+    })
+    .unwrap();
+    let load = stage.load(Family::V4);
+    connections(&load, 100, 0);
+    let text = stage.agent.configuration().unwrap();
+    for window in [5, 6, 7, 8] {
+        stage.agent.rewrite(&text.replace("window = 4", &format!("window = {window}"))).unwrap();
+        say(&stage, &["reload"]);
+        connections(&load, 100, monotonic_ns());
+    }
+    let record = load.stop();
+    assert_eq!(record.failed_count(0, u64::MAX), 0);
+    assert_eq!(record.answered_count("backend-1", 0, u64::MAX), 0, "its probes were asked");
+}
+
+#[test]
 fn words_and_drains_survive_a_kill_and_end_by_themselves() {
     let mut stage = four_of_six(Family::V4, Program::Xdp);
     say(&stage, &["backend", "set-health", "backend-1", "sick", "--reason", "disk \u{1b}swap"]);

@@ -1,7 +1,9 @@
 //! What operators say over backends: health, drains, maintenance. Put in force, ended when its time
 //! is over, and kept for the agent after this one.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sickbay_core::command::Override;
@@ -20,7 +22,29 @@ use crate::shard::ShardRequest;
 /// How long a shard is asked again that has too much to do.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long whoever says something waits for an agent that begins, and between two looks.
+const BEGIN_LIMIT: Duration = Duration::from_secs(2);
+const BEGIN_LOOK: Duration = Duration::from_millis(5);
+
 impl Members {
+    /// The state once [`Self::begin`] has read what was said before, which would otherwise be lost as
+    /// soon as anything is kept; that is waited for.
+    pub(super) fn begun(&self) -> Result<MutexGuard<'_, State>, ControlError> {
+        let limit = Instant::now() + BEGIN_LIMIT;
+        loop {
+            let state = self.state();
+            if state.begun {
+                return Ok(state);
+            }
+            drop(state);
+            if limit < Instant::now() {
+                let what = "the agent is starting: what was said before is not in force yet";
+                return Err(ControlError::Busy { what: what.to_owned() });
+            }
+            thread::sleep(BEGIN_LOOK);
+        }
+    }
+
     /// Sets the health of all backends that `pattern` matches, those that are leaving as well; their
     /// names.
     ///
@@ -34,7 +58,7 @@ impl Members {
         terms: &Terms,
     ) -> Result<Vec<String>, ControlError> {
         terms.check().map_err(|what| ControlError::Refused { what })?;
-        let mut state = self.state();
+        let mut state = self.begun()?;
         let fleet = self.parts.fleet();
         let is_meant = |it: &&Backend| pattern.matches(&fleet.pools[it.pool].name, &it.name);
         let chosen: Vec<Backend> = fleet.backends.iter().filter(is_meant).cloned().collect();
@@ -177,6 +201,7 @@ impl Members {
             }
         };
         let leaving = state.leaving();
+        let words_before = state.words.len();
         let mut standings = Vec::new();
         let mut found = Vec::new();
         for word in kept {
@@ -209,7 +234,17 @@ impl Members {
         if let Err(error) = self.set_standings(state, &standings) {
             tracing::error!("backends are not drained as they were: {error}");
         }
+        if words_before < state.words.len() {
+            self.wait_for_shards();
+        }
         self.retable(state, fleet, &found, now);
+    }
+
+    /// Waits until what was handed over is in force: a shard answers after what it was given before.
+    fn wait_for_shards(&self) {
+        if let Some(Err(error)) = self.parts.with_shards(|shards| shards.snapshot()) {
+            tracing::warn!("set-health may not be in force at once: {error}");
+        }
     }
 
     /// Keeps what holds now for the next agent.
@@ -256,7 +291,7 @@ impl Members {
             match taken {
                 Some(Ok(())) => return Ok(()),
                 Some(Err(RequestError::Busy { .. })) if Instant::now() < limit => {
-                    std::thread::sleep(Duration::from_millis(5));
+                    thread::sleep(Duration::from_millis(5));
                 }
                 Some(Err(error @ RequestError::Busy { .. })) => {
                     return Err(ControlError::Busy { what: error.to_string() });
