@@ -15,7 +15,7 @@ use sickbay_core::maglev::{self, Member};
 use sickbay_core::plan::Nanos;
 use sickbay_shared::abi::{BackendRef, Slot};
 
-pub use indices::{Indices, REST_NS};
+pub use indices::{Indices, NOBODY, REST_NS};
 pub use table::{Drain, Table};
 
 /// Which indices are in use, by which generation.
@@ -319,7 +319,7 @@ impl Membership {
             .map(|&Seat { identity, weight, backend, .. }| (Member { identity, weight }, backend))
             .unzip();
         if members.is_empty() {
-            return vec![self.indices.nobody(); slot_count as usize];
+            return vec![NOBODY; slot_count as usize];
         }
         let filled = maglev::fill(&members, seed, slot_count);
         filled.into_iter().map(|member| backends[member as usize]).collect()

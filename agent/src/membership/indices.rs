@@ -4,10 +4,17 @@ use std::collections::{HashSet, VecDeque};
 
 use sickbay_core::plan::Nanos;
 use sickbay_shared::abi::BackendRef;
+use sickbay_shared::limits::BACKENDS_MAX;
 
 /// An index that was given back rests for so long: a packet that met its last use in a slot is
 /// through the program by then, which runs for microseconds.
 pub const REST_NS: Nanos = 1_000_000_000;
+
+/// Nobody, as slots of a pool without members name him: an index that no instance gives out before a
+/// million others, whose bit is therefore not there, in a use that there never is. The program finds
+/// that he takes no new flows, that nobody of the pool does, and does what the service's rules say.
+/// (One before the last: that one is a broken table's.)
+pub const NOBODY: BackendRef = BackendRef::new(BACKENDS_MAX - 2, 0);
 
 /// The indices of one pool.
 ///
@@ -52,14 +59,6 @@ impl Indices {
     #[must_use]
     pub fn count(&self) -> u32 {
         self.generations.len() as u32
-    }
-
-    /// Nobody, as slots of a pool without members name him: one of its own indices, so that no other
-    /// pool's bit is asked for, in a use that it never has. The program finds that he takes no new
-    /// flows, that nobody of the pool does, and does what the service's rules say.
-    #[must_use]
-    pub const fn nobody(&self) -> BackendRef {
-        BackendRef::new(self.first, 0)
     }
 
     /// How many can be taken now.
