@@ -74,6 +74,9 @@ pub(super) fn lay_out(
     for (key, service) in keys.service_keys() {
         datapath.insert_service_key(&key, service)?;
     }
+    // Shards beat once they have begun. Until then an agent that begins is not to be taken for one that
+    // is away, whose verdicts against backends are stale.
+    (0..place.shards).for_each(|shard| board.beat(shard));
     let sizes = Sizes::of(fleet, place.shards);
     let header = Header {
         shard_count: place.shards,
