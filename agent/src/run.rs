@@ -289,6 +289,9 @@ impl Agent {
     fn stop(mut self) -> bool {
         self.notifier.stopping();
         let attached = self.working.is_some_and(Working::stop);
+        // Whoever still waits for a reload is told that there will be none: the control plane stops
+        // when all who ask have their answer.
+        drop(self.reloads);
         self.control.stop();
         attached
     }
