@@ -8,7 +8,7 @@ use sickbay_shared::limits::WORD_BACKENDS;
 use super::*;
 use crate::config::{self, Overrides};
 use crate::kernel::Sizes;
-use crate::shard;
+use crate::shard::{self, Roster as _};
 
 const SECOND_NS: Nanos = 1_000_000_000;
 
