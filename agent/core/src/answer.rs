@@ -4,18 +4,26 @@
 //! its own probes. Each is held against the closed form of [`crate::bound`]: where they differ, one
 //! of the two is wrong, and a debug build stops. (Times that are not whole
 //! [ticks](crate::wheel::TICK_NS) may differ by some ticks.)
+//!
+//! Where the pace changes with what is found, one target's seconds are not another's. Then the times
+//! are the extremes over all of them, a closed form, and what is rehearsed must lie within.
 
 use crate::bound::{self, Distance, Pace, Rhythm, Times};
 use crate::command::Verdict;
 use crate::limits::FIRST_PROBE_NS_MAX;
-use crate::plan::{Nanos, ProbeSpec, Rule};
+use crate::plan::{self, Nanos, ProbeSpec, Rule};
 use crate::rehearsal::{Landed, Rehearsal};
 use crate::wheel::TICK_NS;
 
-use jitter::{Before, Row};
+use pace::Paces;
+use row::{Before, Row};
 
 /// What jitter adds.
 mod jitter;
+/// What a pace that changes makes of it.
+mod pace;
+/// Results in a row.
+mod row;
 
 /// Slots of the grid that one rehearsal may pass. A timeout of an hour at an interval of 10 ms would
 /// pass millions: there the closed form answers alone.
@@ -64,11 +72,13 @@ pub struct Course {
     /// Results that led to the register before it, oldest first.
     pub before: Vec<bool>,
     /// The results of the worst case. Times are since the event, which comes just after the start
-    /// of the probe before. (After a start: as far as the grid met it; see the times.)
+    /// of the probe before. (After a start: as far as the grid met it; where jitter or a change of
+    /// pace has a part in it: those of one target. See the times.)
     pub steps: Vec<Landed>,
 }
 
-/// A death and a recovery at their worst, probe by probe. Times are since the death.
+/// A death and a recovery at their worst, probe by probe. Times are since the death. Jitter has no
+/// part in it, and where the pace changes it is one target's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Story {
     /// The last good one before the death, then all that follow.
@@ -113,8 +123,8 @@ impl Answer {
     #[must_use]
     pub fn closed(question: Question<'_>) -> Self {
         let (rule, rhythm) = (question.rule, question.rhythm());
-        let course = |times, row| {
-            let times = jitter::widened(times, question.spec, row);
+        let course = |steady, row| {
+            let times = question.times(steady, row);
             Course { times, before: Vec::new(), steps: Vec::new() }
         };
         let healthy = |distance| {
@@ -241,7 +251,8 @@ impl Question<'_> {
         })
     }
 
-    /// The way to sick from any healthy register.
+    /// The way to sick from any healthy register. Its worst time holds for all that need as many
+    /// failures.
     ///
     /// # Panics
     ///
@@ -257,9 +268,14 @@ impl Question<'_> {
     /// Whether the closed form holds to the nanosecond: for whole ticks.
     #[must_use]
     pub fn is_closed(self) -> bool {
-        let Rhythm { interval_ns, timeout_ns, .. } = self.rhythm();
-        let is_steady = self.spec.pace.fast_ns.is_none() && self.spec.pace.sick_ns.is_none();
-        is_steady && interval_ns.is_multiple_of(TICK_NS) && timeout_ns.is_multiple_of(TICK_NS)
+        let is_whole = |time_ns: Nanos| time_ns.is_multiple_of(TICK_NS);
+        self.intervals_ns().all(is_whole) && is_whole(self.spec.timeout_ns)
+    }
+
+    /// The interval and those of its other paces.
+    fn intervals_ns(self) -> impl Iterator<Item = Nanos> {
+        let plan::Pace { fast_ns, sick_ns, .. } = self.spec.pace;
+        [Some(self.spec.interval_ns), fast_ns, sick_ns].into_iter().flatten()
     }
 
     fn rhythm(self) -> Rhythm {
@@ -269,8 +285,8 @@ impl Question<'_> {
 
     fn can_be_rehearsed(self) -> bool {
         // 64 results write a register, 64 more read it.
-        let slots = self.rhythm().timed_out_period_ns() / self.spec.interval_ns;
-        128 * slots <= SLOTS_MAX
+        let slots = |interval_ns| self.spec.timeout_ns / interval_ns + 1;
+        self.intervals_ns().all(|interval_ns| 128 * slots(interval_ns) <= SLOTS_MAX)
     }
 
     fn dies(self) -> Passage {
@@ -345,7 +361,7 @@ impl Question<'_> {
         let row = Row { count: met.len() as u32, good: true, pace, before: Before::Start };
         let times = Times::waiting(wait_ns + most_ns - least_ns, least_ns);
         Course {
-            times: jitter::widened(times, self.spec, row),
+            times: self.times_beside(times, row),
             before: vec![true; usize::from(self.initial)],
             steps: met.into_iter().map(|row| row.since(event_ns)).collect(),
         }
@@ -375,9 +391,27 @@ impl Question<'_> {
         let rest_ns = steps[steps.len() - 1].ended_ns - steps[0].started_ns;
         let (count, good) = (steps.len() as u32, verdict == Verdict::Healthy);
         let row = Row { count, good, pace, before: preceded };
-        let times = jitter::widened(Times::waiting(wait_ns, rest_ns), self.spec, row);
+        let times = self.times_beside(Times::waiting(wait_ns, rest_ns), row);
         let steps = steps.into_iter().map(|step| step.since(last.started_ns)).collect();
         Course { times, before, steps }
+    }
+
+    /// [`Self::times`] of a row that was rehearsed: what one target does lies within.
+    fn times_beside(self, seen: Times, row: Row) -> Times {
+        let times = self.times(seen, row);
+        debug_assert!(
+            !self.is_closed() || times.best_ns <= seen.best_ns && seen.worst_ns <= times.worst_ns,
+            "{self:?}, {row:?}: {seen:?} is not within {times:?}"
+        );
+        times
+    }
+
+    /// A row's times with all that one rehearsal or one grid, which take `steady`, cannot tell.
+    fn times(self, steady: Times, row: Row) -> Times {
+        match Paces::of(self.spec, self.rule) {
+            Some(paces) if 0 < row.count && paces.change_in(row) => paces.times(row),
+            _ => jitter::widened(steady, self.spec, row),
+        }
     }
 
     /// A target whose register its own probes have written; failures at this pace. And the last.

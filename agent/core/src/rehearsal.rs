@@ -14,7 +14,9 @@ use crate::sim::{Behaviour, Occurrence, Peer, Sim};
 
 const TARGET: TargetIndex = TargetIndex(0);
 const JUDGE: JudgeIndex = JudgeIndex(0);
-/// Any will do: every figure is relative to the grid.
+/// On one grid any will do: every figure is relative to it. Where the pace changes there are several,
+/// and how they lie to each other follows from this: what is seen is one target's, and the times of
+/// [`crate::answer`] are not taken from it.
 const IDENTITY: u128 = 0x51c4_ba75_51c4_ba75_51c4_ba75_51c4_ba75;
 const PHASE_SEED: u64 = 1;
 

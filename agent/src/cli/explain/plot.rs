@@ -1,4 +1,5 @@
-//! The register over time: one row per probe, from a death to a recovery, each at its worst.
+//! The register over time: one row per probe, from a death to a recovery, each at its worst as far as
+//! one target shows it.
 
 use sickbay_core::answer::{Question, Story};
 use sickbay_core::command::Verdict;

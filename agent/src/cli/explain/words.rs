@@ -140,9 +140,19 @@ fn pace(text: &mut String, probe: &Probe) {
         return;
     }
     text.push_str(&format!("Pace: {}\n", said.join("; ")));
+    if has_paces(probe) {
+        text.push_str(
+            "Worst holds for every target and whatever came before; sequences are of one.\n",
+        );
+    }
     if 0 < jitter_percent {
         text.push_str("Worst and best have the jitter in them; sequences are without.\n");
     }
+}
+
+/// Whether the interval changes with what is found, so that seconds differ from target to target.
+fn has_paces(probe: &Probe) -> bool {
+    probe.spec.pace.fast_ns.is_some() || probe.spec.pace.sick_ns.is_some()
 }
 
 fn to_sick(text: &mut String, explained: &Explained<'_>, screen: Screen) {
@@ -164,9 +174,10 @@ fn to_sick(text: &mut String, explained: &Explained<'_>, screen: Screen) {
         ],
     );
     if !passage.far[1].steps.is_empty() {
-        text.push_str(
-            "At its worst: it dies just after a good probe (the bar), and each one times out.\n",
-        );
+        let case = if has_paces(explained.probe) { "For example" } else { "At its worst" };
+        text.push_str(&format!(
+            "{case}: it dies just after a good probe (the bar), and each one times out.\n"
+        ));
         text.push_str(&sequence(&passage.far[1], screen.width.unwrap_or(WIDTH).max(WIDTH)));
     }
     text.push('\n');
