@@ -47,7 +47,8 @@ JSON (-o json), times in seconds as numbers, each as {worst, typical, best}:
     first_traffic_s            {at_once, whole_timeout}, from the start of the agent
     by_failures[]              failures, register (oldest result left, H good, - bad), refused,
                                timed_out, share_of_healthy_registers (null for fall and rise)
-    sequence[]                 the worst case into a black hole: start_s, end_s, good, verdict
+    sequence[]                 the worst case into a black hole (where the pace changes, that of one
+                               target): start_s, end_s, good, verdict
     rehearsed                  whether a prober was run; false = closed form only
     load                       address, probes_per_second, request_bytes_per_second: the busiest
                                of its backends, over all pools, while all is well;
