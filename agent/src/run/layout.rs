@@ -142,10 +142,13 @@ fn lay_out_backends(fleet: &Fleet, board: &Board, place: &Place<'_>) {
         board.set_allowed(backend.index, stays);
         // Of those who were there as it stood, until their shards have said what they say now: a probe
         // that asks something else says nothing before its first verdict.
-        let serves = left.is_none_or(|estate| estate.served_old(backend.index));
+        // Without a probe there is nothing to wait for: what operators say of it is said before the
+        // links are turned.
+        let unprobed = backend.judged.is_empty();
+        let serves = unprobed || left.is_none_or(|estate| estate.served_old(backend.index));
         board.set_serves_old(backend.index, serves);
-        let takes = stays
-            && left.map_or(backend.judged.is_empty(), |estate| estate.took_new(backend.index));
+        let took_new = left.is_some_and(|estate| estate.took_new(backend.index));
+        let takes = stays && (unprobed || took_new);
         board.set_takes_new(backend.index, record.pool, takes);
     }
 }

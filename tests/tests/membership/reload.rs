@@ -111,6 +111,19 @@ fn another_question_leaves_everybody_as_he_was_until_it_is_answered() {
 }
 
 #[test]
+fn backend_that_loses_its_probe_is_in_service_whatever_that_said_last() {
+    let (mut stage, text) = stage(Program::Xdp);
+    stage.servers[2].take().unwrap().stop().unwrap();
+    stage.wait_for_healthy(2).unwrap();
+    say(&stage, &["backend", "set-health", "backend-1", "sick"]);
+    stage.agent.rewrite(&text.replace("probe = \"web\"", "probe = \"none\"")).unwrap();
+    say(&stage, &["reload"]);
+    let views = ["backend-1", "backend-2", "backend-3"].map(|name| view(&stage, name).unwrap());
+    let takes_new = views.each_ref().map(|view| view["takes_new"].as_bool().unwrap());
+    assert_eq!(takes_new, [false, true, true], "what an operator says holds: {views:?}");
+}
+
+#[test]
 fn what_cannot_be_put_in_force_changes_nothing() {
     let (stage, text) = stage(Program::Xdp);
     let load = stage.load(Family::V4);
