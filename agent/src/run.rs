@@ -291,6 +291,10 @@ impl Agent {
         let attached = self.working.is_some_and(Working::stop);
         // Whoever still waits for a reload is told that there will be none: the control plane stops
         // when all who ask have their answer.
+        for reply in self.reloads.try_iter() {
+            let what = "the agent is stopping".to_owned();
+            let _asker_is_gone = reply.try_send(Err(ControlError::Busy { what }));
+        }
         drop(self.reloads);
         self.control.stop();
         attached
