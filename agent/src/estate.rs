@@ -14,7 +14,7 @@ use sickbay_core::command::{Outcome, Verdict};
 use sickbay_core::hash;
 use sickbay_core::limits::unknown_after_ns;
 use sickbay_core::past::Past;
-use sickbay_core::plan::{Nanos, Pace, ProbeSpec, TargetIndex};
+use sickbay_core::plan::{Nanos, ProbeSpec, TargetIndex};
 use sickbay_shared::abi::{self, BackendRef, Slot, TargetRecord};
 
 use crate::fleet::{Fleet, Service};
@@ -88,7 +88,8 @@ impl Estate {
     pub fn record(&self, fleet: &Fleet, target: usize, now: Nanos) -> Option<&TargetRecord> {
         let wanted = &fleet.targets[target];
         let record = self.records.get(&wanted.identity)?;
-        let limit_ns = unknown_after_ns(longest_interval_ns(&fleet.probes[wanted.probe].spec));
+        let spec = &fleet.probes[wanted.probe].spec;
+        let limit_ns = unknown_after_ns(interval_ns(spec, record.state));
         let age_ns = now.saturating_sub(record.last_result_ns);
         let believed =
             record.last_result_ns != 0 && age_ns < limit_ns && verdict_of(record.state).is_some();
@@ -214,11 +215,10 @@ impl Estate {
     }
 }
 
-/// The longest that a probe's pace leaves between two results.
-fn longest_interval_ns(spec: &ProbeSpec) -> Nanos {
-    let Pace { fast_ns, sick_ns, .. } = spec.pace;
-    let paces = [fast_ns, sick_ns].into_iter().flatten();
-    paces.fold(spec.interval_ns, Nanos::max)
+/// The interval at which a target in this state is probed, or the longest of them.
+fn interval_ns(spec: &ProbeSpec, state: u8) -> Nanos {
+    let sick_ns = spec.pace.sick_ns.filter(|_| state == abi::STATE_SICK);
+    spec.interval_ns.max(sick_ns.unwrap_or(0))
 }
 
 /// What a record's state says; `None` for one that is unknown: what was said before is not there.

@@ -229,8 +229,8 @@ fn history_is_believed_when_it_is_whole_young_and_says_something() {
 }
 
 #[test]
-fn history_is_young_by_the_longest_pace_of_its_probe() {
-    let believed = |pace: &str, age_s: Nanos| {
+fn history_is_young_by_the_pace_of_its_state() {
+    let believed = |pace: &str, state: u8, age_s: Nanos| {
         let text = format!(
             "[probe.p]\ninterval = \"1s\"\ntimeout = \"500ms\"\n{pace}\n\
              [pool.b]\nprobe = \"p\"\nbackends = [\"192.0.2.1:80\"]\n"
@@ -241,13 +241,15 @@ fn history_is_young_by_the_longest_pace_of_its_probe() {
         let record = TargetRecord {
             identity: fleet.targets[0].identity.to_be_bytes(),
             last_result_ns: NOW - age_s * SECOND,
-            state: abi::STATE_SICK,
+            state,
             ..TargetRecord::default()
         };
         estate.left.board.write_target(0, &record);
         Estate::new(estate.left).past(&fleet, 0, TargetIndex(0), NOW).is_some()
     };
+    let (sick, slow) = (abi::STATE_SICK, "interval_sick = \"1m\"");
     // Ten intervals: of the one at which sick ones are probed.
-    assert!(!believed("", 45) && believed("interval_sick = \"1m\"", 45));
-    assert!(believed("interval_sick = \"1m\"", 599) && !believed("interval_sick = \"1m\"", 600));
+    assert!(!believed("", sick, 45) && believed(slow, sick, 45));
+    assert!(believed(slow, sick, 599) && !believed(slow, sick, 600));
+    assert!(believed(slow, abi::STATE_HEALTHY, 29) && !believed(slow, abi::STATE_HEALTHY, 30));
 }
