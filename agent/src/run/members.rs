@@ -257,7 +257,7 @@ impl Members {
         if wanted.is_empty() {
             return Ok(());
         }
-        let taken = taken(self.parts.with_shards(|shards| shards.set_standings(wanted)));
+        let taken = self.patiently(|shards| shards.set_standings(wanted));
         if taken.is_err() {
             let before: Vec<(u32, Standing)> =
                 wanted.iter().map(|(index, _)| (*index, state.standing(*index))).collect();
@@ -411,9 +411,9 @@ fn refused<T>(what: String) -> Result<T, ControlError> {
 }
 
 /// What an answer of the shards means to an operator.
-fn taken(answer: Option<Result<(), RequestError>>) -> Result<(), ControlError> {
+fn taken<T>(answer: Option<Result<T, RequestError>>) -> Result<T, ControlError> {
     match answer {
-        Some(Ok(())) => Ok(()),
+        Some(Ok(done)) => Ok(done),
         Some(Err(error @ (RequestError::Busy { .. } | RequestError::Full { .. }))) => {
             Err(ControlError::Busy { what: error.to_string() })
         }

@@ -12,12 +12,12 @@ use sickbay_core::plan::Nanos;
 use super::words::{self, KeptDrain, KeptHealth, KeptWord};
 use super::{
     ControlError, Drained, Fleet, MemberEvent, Members, MembersChanged, Pattern, RequestError,
-    Spoken, Standing, State, each, members_of, monotonic_now, names, refused,
+    Spoken, Standing, State, each, members_of, monotonic_now, names, refused, taken,
 };
 use crate::control::said::Terms;
 use crate::control::view::Admin;
 use crate::fleet::Backend;
-use crate::shard::ShardRequest;
+use crate::shard::{ShardRequest, Shards};
 
 /// How long a shard is asked again that has too much to do.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
@@ -242,8 +242,13 @@ impl Members {
 
     /// Waits until what was handed over is in force: a shard answers after what it was given before.
     fn wait_for_shards(&self) {
-        if let Some(Err(error)) = self.parts.with_shards(|shards| shards.snapshot()) {
-            tracing::warn!("set-health may not be in force at once: {error}");
+        let all = |shards: &mut Shards| Ok((shards.snapshot()?.len(), shards.counters().count()));
+        match self.patiently(all) {
+            Ok((answered, asked)) if answered < asked => {
+                tracing::warn!("set-health may not be in force at once: a shard does not answer");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!("set-health may not be in force at once: {error}"),
         }
     }
 
@@ -283,24 +288,22 @@ impl Members {
         if self.parts.unprobed.set_word(backend, word) {
             return Ok(());
         }
-        // A shard takes what waits within a tick; a pattern over a whole fleet fills the queue.
+        self.patiently(|shards| shards.request(ShardRequest::SetOverride { backend, word }))
+    }
+
+    /// Asks the shards, and again while one has its queue full: it takes what waits within a tick, and
+    /// a pattern over a whole fleet fills that.
+    pub(super) fn patiently<T>(
+        &self,
+        ask: impl Fn(&mut Shards) -> Result<T, RequestError>,
+    ) -> Result<T, ControlError> {
         let limit = Instant::now() + HAND_OVER_LIMIT;
         loop {
-            let request = ShardRequest::SetOverride { backend, word };
-            let taken = self.parts.with_shards(|shards| shards.request(request));
-            match taken {
-                Some(Ok(())) => return Ok(()),
+            match self.parts.with_shards(&ask) {
                 Some(Err(RequestError::Busy { .. })) if Instant::now() < limit => {
                     thread::sleep(Duration::from_millis(5));
                 }
-                Some(Err(error @ RequestError::Busy { .. })) => {
-                    return Err(ControlError::Busy { what: error.to_string() });
-                }
-                Some(Err(error)) => return Err(ControlError::Failed { what: error.to_string() }),
-                None => {
-                    let what = "no shard is running: the agent is starting or stopping".to_owned();
-                    return Err(ControlError::Busy { what });
-                }
+                answer => return taken(answer),
             }
         }
     }
