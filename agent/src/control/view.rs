@@ -20,7 +20,7 @@ mod privilege;
 mod registers;
 
 pub use counters::{BackendCountersView, GlobalCountersView, ServiceCountersView};
-pub use flow::{FlowBackendView, FlowEntryView, FlowServiceView, FlowSlotView, FlowView};
+pub use flow::{FlowBackendView, FlowEntryView, FlowServiceView, FlowSlotView, FlowView, NOBODY};
 pub use privilege::PrivilegeView;
 pub use registers::{RegistersView, RuleView};
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::cli::listing::{InstanceArgs, OutputFormat, printable, write_json, write_text};
-use crate::control::view::{FlowBackendView, FlowView};
+use crate::control::view::{FlowBackendView, FlowView, NOBODY};
 use crate::fleet::Protocol;
 use crate::flow::{Endpoint, FlowQuestion};
 
@@ -103,13 +103,11 @@ fn text(view: &FlowView) -> String {
         line("Pool", pool);
     }
     if let Some(slot) = &view.slot {
-        let mut shown = format!(
-            "{} of {}: {}; its judge's last sign of life {} ms ago",
-            slot.index,
-            slot.count,
-            state(&slot.backend),
-            slot.verdict_age_ms,
-        );
+        let mut shown = format!("{} of {}: {}", slot.index, slot.count, state(&slot.backend));
+        if let Some(age_ms) = slot.verdict_age_ms {
+            write!(shown, "; its judge's last sign of life {age_ms} ms ago")
+                .expect("a String takes all text");
+        }
         if let Some(previous) = &slot.drains_from {
             write!(shown, "; drains: older flows are {previous}'s")
                 .expect("a String takes all text");
@@ -162,6 +160,9 @@ fn text(view: &FlowView) -> String {
 }
 
 fn state(backend: &FlowBackendView) -> String {
+    if backend.name == NOBODY {
+        return "nobody, for its pool has no members".to_owned();
+    }
     let what = match (backend.takes_new, backend.serves_old, backend.allowed) {
         (true, ..) => "takes new flows",
         (false, true, _) => "takes no new flows, keeps those it has",
@@ -201,7 +202,7 @@ mod tests {
                 count: 1021,
                 backend: sick,
                 drains_from: None,
-                verdict_age_ms: 12,
+                verdict_age_ms: Some(12),
             }),
             entry_change: "written".to_owned(),
             backend: Some(healthy("web.b5")),

@@ -65,9 +65,13 @@ pub struct FlowSlotView {
     pub backend: FlowBackendView,
     /// Whose older flows still are, while the slot drains.
     pub drains_from: Option<String>,
-    /// Since the last sign of life of whoever judges the slot's backend, in ms.
-    pub verdict_age_ms: u64,
+    /// Since the last sign of life of whoever judges the slot's backend, in ms; `None` of
+    /// [`NOBODY`].
+    pub verdict_age_ms: Option<u64>,
 }
+
+/// Whom the slots of a pool without members name.
+pub const NOBODY: &str = "nobody";
 
 /// A backend, as the kernel sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

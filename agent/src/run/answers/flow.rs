@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 use super::Answers;
 use crate::control::host::ControlError;
 use crate::control::view::{
-    FlowBackendView, FlowEntryView, FlowServiceView, FlowSlotView, FlowView,
+    FlowBackendView, FlowEntryView, FlowServiceView, FlowSlotView, FlowView, NOBODY,
 };
 use crate::flow::FlowQuestion;
 use crate::kernel::Explainer;
@@ -61,7 +61,8 @@ impl Answers {
             count: service.slot_count,
             backend: self.flow_backend(facts.slot.current(), facts.slot_backend_bits),
             drains_from: facts.slot.drains().then(|| self.name_of(facts.slot.previous())),
-            verdict_age_ms: facts.at_ns.saturating_sub(facts.sign_of_life_ns) / 1_000_000,
+            verdict_age_ms: (facts.slot.current().generation() != 0)
+                .then(|| facts.at_ns.saturating_sub(facts.sign_of_life_ns) / 1_000_000),
         });
         if facts.entry.backend != BackendRef::NONE {
             view.entry = Some(FlowEntryView {
@@ -93,6 +94,9 @@ impl Answers {
     }
 
     fn name_of(&self, backend: BackendRef) -> String {
+        if backend.generation() == 0 {
+            return NOBODY.to_owned();
+        }
         let name = self.backend_name(backend.index());
         name.unwrap_or_else(|| format!("index {}", backend.index()))
     }
