@@ -57,11 +57,17 @@ impl Record {
 
     /// Connections begun in `from_ns .. until_ns` that failed.
     #[must_use]
-    pub fn failed_count(&self, from_ns: u64, until_ns: u64) -> usize {
+    pub fn failures(&self, from_ns: u64, until_ns: u64) -> Vec<&Attempt> {
         self.connections()
             .filter(|attempt| (from_ns..until_ns).contains(&attempt.started_ns))
             .filter(|attempt| attempt.result.is_err())
-            .count()
+            .collect()
+    }
+
+    /// How many of them there are.
+    #[must_use]
+    pub fn failed_count(&self, from_ns: u64, until_ns: u64) -> usize {
+        self.failures(from_ns, until_ns).len()
     }
 
     /// Connections begun in `from_ns .. until_ns` that `backend` answered.

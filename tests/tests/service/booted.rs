@@ -40,7 +40,7 @@ const WANTED: [(&str, &str); 3] = [
 const CONFIGURATION: &str = "etc/sickbay/sickbay.toml";
 const DROP_IN: &str = "etc/systemd/system/sickbay.service.d";
 /// Given to a watchdog's abort, which a stopped process does not hear: the unit's own time is 20 s.
-const QUICK: &str = "[Service]\nWatchdogSec=3s\nTimeoutAbortSec=1s\n";
+const QUICK: &str = "[Service]\nWatchdogSec=5s\nTimeoutAbortSec=1s\n";
 
 /// What systemd needs of the kernel before it is started; `$1` is its root.
 const BOOT: &str = "
@@ -233,7 +233,9 @@ fn package_under_systemd_starts_reloads_is_restarted_and_goes_while_clients_conn
     host.run(&["systemctl", "restart", "sickbay"]);
     host.wait_for_healthy();
     let vip = Network::vip(Family::V4);
-    let load = Load::start(&host.network.client.namespace, &Plan::usual(vip));
+    // A packet that a busy machine drops comes again after a second, and is not what this is about.
+    let plan = Plan { timeout: PATIENCE, ..Plan::usual(vip) };
+    let load = Load::start(&host.network.client.namespace, &plan);
 
     members_of_the_group_look(&host);
     reload_is_told_apart_from_one_that_is_refused(&host);
@@ -245,7 +247,8 @@ fn package_under_systemd_starts_reloads_is_restarted_and_goes_while_clients_conn
     let record = load.stop();
     let connections = record.short.len() + record.fixed.len();
     show(&format!("under systemd: {connections} connections, {} kept ones", record.kept.len()));
-    assert_eq!(record.failed_count(0, u64::MAX), 0);
+    let failures = record.failures(0, u64::MAX);
+    assert!(failures.is_empty(), "{failures:#?}\n{}", host.journal());
     assert!(100 < connections && record.kept.iter().all(Flow::stayed));
 
     host.run(&["dpkg", "--remove", "sickbay"]);
