@@ -215,7 +215,7 @@ impl Estate {
     }
 }
 
-/// The interval at which a target in this state is probed, or the longest of them.
+/// The longest interval at which a target in this state is probed.
 fn interval_ns(spec: &ProbeSpec, state: u8) -> Nanos {
     let sick_ns = spec.pace.sick_ns.filter(|_| state == abi::STATE_SICK);
     spec.interval_ns.max(sick_ns.unwrap_or(0))

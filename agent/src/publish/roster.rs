@@ -72,8 +72,8 @@ impl Roster for Publisher {
 
     fn on_standing(&mut self, prober: &Prober, judge: JudgeIndex, standing: Standing) {
         let leader = self.seat(judge).leader;
-        let several = self.benches.get(&leader).map(|bench| bench.judges.clone());
-        for judge in several.unwrap_or_else(|| vec![leader]) {
+        let judges: Vec<JudgeIndex> = self.judges(leader).collect();
+        for JudgeIndex(judge) in judges {
             if let Some(seat) = &mut self.seats[judge as usize] {
                 seat.standing = standing;
             }
